@@ -60,7 +60,8 @@ enum FoundationValue {
             do {
                 return try PrimusValue(encoding: encodable)
             } catch {
-                throw PrimusError(.encodingFailed, "The value of the type \(type(of: object)) can't be encoded, and wasn't sent.", cause: error)
+                throw PrimusError(
+                    .encodingFailed, "The value of the type \(type(of: object)) can't be encoded, and wasn't sent.", cause: error)
             }
         default:
             let message =

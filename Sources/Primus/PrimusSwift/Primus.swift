@@ -244,11 +244,11 @@ open class Primus: NSObject, @unchecked Sendable {
         for event in ["outgoing::end", "close", "end"] { self.post(event) }
     }
 
-    /// Writes a last message, and disconnects.
+    /// Writes a last message, and disconnects. If the client isn't connected and doesn't connect, the message isn't written.
     ///
     /// - Parameter data: The message, as in ``write(_:)``.
     public func end(_ data: Any) {
-        self.write(data)
+        if self.state.withLock({ $0.isOpeningSoon }) || self.readyState != .closed { self.write(data) }
         self.end()
     }
 
@@ -263,9 +263,13 @@ open class Primus: NSObject, @unchecked Sendable {
         }
         guard isFirst else { return false }
         self.end()
-        self.post("destroy")
-        // Behind the events that wait on the queue.
-        DispatchQueue.main.async {
+        let queues = self.state.withLock { $0.listeners.queues }.union([.main])
+        let group = DispatchGroup()
+        for queue in queues {
+            // Behind the events that wait on the queue.
+            queue.queue.async(group: group) { self.call("destroy", [], on: queue) }
+        }
+        group.notify(queue: .main) {
             self.state.withLock { $0.listeners.removeAll() }
             self.release()
         }
@@ -412,7 +416,8 @@ open class Primus: NSObject, @unchecked Sendable {
     private static func parser(_ type: AnyClass?) throws(PrimusError) -> (any PrimusParser)? {
         guard let type else { return nil }
         if let parser = type as? any ParserProtocol.Type { return ParserAdapter(parser) }
-        let message = "The parserClass \(type) isn't a ParserProtocol. Set a class that is, or the property parser for one that Primus contains."
+        let message =
+            "The parserClass \(type) isn't a ParserProtocol. Set a class that is, or the property parser for one that Primus contains."
         throw PrimusError(.invalidConfiguration, message)
     }
 
@@ -446,7 +451,8 @@ open class Primus: NSObject, @unchecked Sendable {
                 self.state.withLock { $0.plugins.objects[name] = plugin }
                 continue
             }
-            let type: AnyClass? = text.flatMap { $0 == "PrimusEmitter" ? PrimusEmitterPlugin.self : NSClassFromString($0) } ?? value as? AnyClass
+            let type: AnyClass? =
+                text.flatMap { $0 == "PrimusEmitter" ? PrimusEmitterPlugin.self : NSClassFromString($0) } ?? value as? AnyClass
             if type == PrimusEmitterPlugin.self {
                 plugins.append(Self.standardPlugins[0])
                 self.state.withLock { $0.plugins.objects[name] = Self.standardPlugins[0] }
@@ -470,7 +476,9 @@ open class Primus: NSObject, @unchecked Sendable {
             let (url, authorization) = try PrimusUserInfo.split(request.url?.absoluteString ?? "")
             configuration.endpoint = try Endpoint(url)
             configuration.headers = [:]
-            for (name, value) in (request.allHTTPHeaderFields ?? [:]).sorted(by: { $0.key < $1.key }) { configuration.headers[name] = value }
+            for (name, value) in (request.allHTTPHeaderFields ?? [:]).sorted(by: { $0.key < $1.key }) {
+                configuration.headers[name] = value
+            }
             if let authorization, configuration.headers["Authorization"] == nil { configuration.headers["Authorization"] = authorization }
         } catch {
             throw PrimusError(.invalidConfiguration, error.message, cause: error)

@@ -35,7 +35,8 @@ public struct PrimusLifecycle: Sendable {
         #if canImport(ObjectiveC)
         // Named by their texts, so that extensions of apps, which have no `UIApplication`, can use this library.
         let names: [(String, Event)] = [
-            ("UIApplicationDidEnterBackgroundNotification", .enteredBackground), ("UIApplicationDidBecomeActiveNotification", .becameActive),
+            ("UIApplicationDidEnterBackgroundNotification", .enteredBackground),
+            ("UIApplicationDidBecomeActiveNotification", .becameActive),
         ]
         let tokens = names.map { name, event in
             NotificationCenter.default.addObserver(forName: Notification.Name(name), object: nil, queue: nil) { _ in handler(event) }

@@ -151,4 +151,3 @@ public final class PrimusReconnectOptions: NSObject, NSCopying, @unchecked Senda
         return PrimusReconnectOptions(values)
     }
 }
-

@@ -144,7 +144,7 @@ struct ParserAdapter: PrimusParser {
         switch packet {
         case let text as String: return .text(text)
         case let data as Data: return .binary(Array(data))
-        default: throw PrimusError(.encodingFailed, "The parser \(self.name) must return a String or Data.")
+        default: throw PrimusParserError(.unsupportedValue, "the parser \(self.name) must return a String or Data")
         }
     }
 
@@ -157,7 +157,7 @@ struct ParserAdapter: PrimusParser {
         var outcome: Result<Any?, any Error>?
         body { error, result in outcome = error.map { .failure($0) } ?? .success(result) }
         guard let outcome else {
-            throw PrimusError(.encodingFailed, "The parser \(self.name) must call its callback before its method returns.")
+            throw PrimusParserError(.unsupportedValue, "the parser \(self.name) must call its callback before its method returns")
         }
         return try outcome.get()
     }

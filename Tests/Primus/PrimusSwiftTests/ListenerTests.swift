@@ -1,0 +1,244 @@
+import Dispatch
+import Foundation
+@testable import PrimusSwift
+import PrimusTesting
+import PrimusWire
+import RealtimeCore
+import RealtimeTesting
+import TestSupport
+import Testing
+
+/// Listeners: their order, their queues, their arguments.
+@Suite(.timeLimit(.minutes(10))) struct ListenerTests {
+    private struct Reading: Codable, Hashable { var sensor: Int; var celsius: Double }
+
+    @Test func `listeners are called in the order in which they were added, on the main queue`() async throws {
+        let test = try await PrimusFixture()
+        let calls = EventRecorder<Int>()
+        for number in 1...20 {
+            test.primus.on("open") {
+                dispatchPrecondition(condition: .onQueue(.main))
+                calls.record(number)
+            }
+        }
+        test.primus.open()
+        try await eventually { calls.all == Array(1...20) }
+    }
+
+    @Test func `events keep their order among thousands of messages`() async throws {
+        let test = try await PrimusFixture()
+        let received = EventRecorder<Int>()
+        test.primus.on("data", queue: test.queue) { (number: Int) in received.record(number) }
+        try await test.open()
+        for number in 0..<3000 { try test.memory.server.sparks[0].write(number) }
+        try await eventually { received.all.count == 3000 }
+        #expect(received.all == Array(0..<3000))
+    }
+
+    @Test func `once, off and the removal of listeners`() async throws {
+        let test = try await PrimusFixture()
+        let (primus, calls, queue) = (test.primus, EventRecorder<String>(), test.queue)
+        primus.once("tick", queue: queue) { calls.record("once") }
+        let listener = primus.on("tick", queue: queue) { calls.record("on") }
+        primus.addListener("tick") { calls.record("main") }
+        #expect(primus.emit("tick") && primus.emit("tick"))
+        try await eventually { calls.all.count == 5 }
+        #expect(calls.take().filter { $0 != "main" } == ["once", "on", "on"])
+        primus.removeListener("other", listener)
+        #expect(primus.listeners("tick").count == 2)
+        primus.off("tick", listener)
+        primus.emit("tick")
+        try await eventually { calls.all == ["main"] }
+        primus.removeAllListeners("tick")
+        #expect(!primus.emit("tick"))
+        primus.on("a") {}
+        primus.on("b") {}
+        primus.off("a")
+        #expect(primus.listeners("a").isEmpty && primus.listeners("b").count == 1)
+        primus.removeAllListeners()
+        #expect(primus.listeners("b").isEmpty)
+    }
+
+    @Test func `a listener that another one removes isn't called`() async throws {
+        let test = try await PrimusFixture()
+        let (primus, calls, queue) = (test.primus, EventRecorder<String>(), test.queue)
+        primus.on("tick", queue: queue) {
+            calls.record("first")
+            primus.removeAllListeners("tick")
+        }
+        primus.on("tick", queue: queue) { calls.record("second") }
+        primus.emit("tick")
+        primus.emit("tick")
+        queue.sync {}
+        try await eventually { calls.all == ["first"] }
+    }
+
+    @Test func `arguments have the types of a listener's parameters`() async throws {
+        let test = try await PrimusFixture()
+        let (primus, seen, queue) = (test.primus, EventRecorder<String>(), test.queue)
+        primus.on("data", queue: queue) { (data: [String: Any], raw: Any) in seen.record("\(data["sensor"] as? Int ?? 0) \(raw)") }
+        primus.on("data", queue: queue) { (reading: Reading) in seen.record("\(reading.celsius)") }
+        primus.on("data", queue: queue) { (value: PrimusValue, raw: String, more: Int?) in
+            seen.record("\(value["sensor"]?.int ?? 0) \(more ?? -1)")
+        }
+        primus.on("data") { data, raw in seen.record("\(data is [String: Any]) \(raw is String)") }
+        primus.on("data") { data in seen.record("\(data is [String: Any])") }
+        try await test.open()
+        try test.memory.server.sparks[0].write(Reading(sensor: 7, celsius: 21))
+        try await eventually { seen.all.count == 5 }
+        #expect(Set(seen.all) == [#"7 {"sensor":7,"celsius":21}"#, "21.0", "7 -1", "true true", "true"])
+    }
+
+    @Test func `a listener with other types isn't called, and an error says why`() async throws {
+        let test = try await PrimusFixture()
+        let (primus, errors, queue) = (test.primus, EventRecorder<String>(), test.queue)
+        primus.on("data", queue: queue) { (data: [String: Any], raw: Any) in errors.record("called with \(data)") }
+        primus.on("error", queue: queue) { (error: any Error) in errors.record("\(error)") }
+        try await test.open()
+        try test.memory.server.sparks[0].write("text")
+        try await eventually { !errors.all.isEmpty }
+        #expect(errors.all[0].contains("Dictionary<String, Any>") && errors.all[0].contains("String"), "\(errors.all)")
+        #expect(primus.readyState == .open)
+    }
+
+    @Test func `the events about reconnects have the options of the attempt`() async throws {
+        let test = try await PrimusFixture { ($0.reconnect.minDelay, $0.reconnect.maxDelay) = (2, 2) }
+        let seen = EventRecorder<String>()
+        for event in ["reconnecting", "reconnect scheduled", "reconnect", "reconnected"] {
+            test.primus.on(event, queue: test.queue) { (options: PrimusReconnectOptions) in
+                seen.record("\(event) \(options.attempt) \(options.scheduled) \(options.timeout) \(options.backoff) \(options.retries)")
+            }
+        }
+        try await test.open()
+        #expect(test.primus.attemptOptions == nil)
+        test.memory.network.cut()
+        try await eventually { test.trace.all.last == "reconnect scheduled" }
+        #expect(test.primus.attemptOptions?.attempt == 1 && test.primus.attemptOptions?.backoff == true)
+        try await test.awaits("open")
+        #expect(
+            seen.all == [
+                "reconnecting 1 2.0 2.0 true 10", "reconnect scheduled 1 2.0 2.0 true 10", "reconnect 1 2.0 2.0 false 10",
+                "reconnected 1 2.0 2.0 false 10",
+            ])
+    }
+
+    @Test func `an error of authorization has the status as its code`() async throws {
+        var server = PrimusServerConfiguration()
+        server.authorize = { _ in .reject("Who are you?", status: 401) }
+        let test = try await PrimusFixture(server)
+        let errors = EventRecorder<String>()
+        test.primus.on("error", queue: test.queue) { (error: NSError) in errors.record("\(error.domain) \(error.code)") }
+        test.primus.on("error", queue: test.queue) { (error: PrimusError) in errors.record(error.serverMessage ?? "") }
+        test.primus.open()
+        try await test.awaits("end")
+        #expect(
+            errors.all.count == 2 && errors.all[0] == "com.seegno.primus 401" && errors.all[1].contains("Who are you?"), "\(errors.all)")
+    }
+
+    @Test func `a listener of outgoing::url changes the URL of an attempt`() async throws {
+        let test = try await PrimusFixture()
+        test.primus.on("outgoing::url", queue: test.queue) { (options: PrimusURLOptions) in options.query = "token=abc" }
+        try await test.open()
+        #expect(test.memory.server.sparks[0].request.query == "token=abc")
+    }
+
+    @Test func `the name of the server's side of the connection`() async throws {
+        let test = try await PrimusFixture()
+        let ids = EventRecorder<String?>()
+        test.primus.id { ids.record($0) }
+        try await eventually { ids.all == [nil] }
+        try await test.open()
+        test.primus.id { ids.record($0) }
+        try await eventually { ids.all.count == 2 }
+        #expect(ids.all[1] == test.memory.server.sparks[0].id)
+    }
+
+    @Test func `transforms change and discard messages of both directions`() async throws {
+        let test = try await PrimusFixture()
+        let received = EventRecorder<PrimusValue>()
+        let echo = test.memory.server.onMessage { message in
+            received.record((try? message.value) ?? nil)
+            _ = try? message.spark.write(message.value)
+        }
+        test.primus.transform("outgoing") { data in
+            await Task.yield()
+            data["sent"] = true
+            return data["secret"] == nil
+        }
+        test.primus.transform("incoming") { data in
+            data["foo"] = "bar"
+            return true
+        }
+        let seen = EventRecorder<[String: PrimusValue]>()
+        test.primus.on("data", queue: test.queue) { (data: [String: PrimusValue]) in seen.record(data) }
+        try await test.open()
+        test.primus.write(["secret": 1])
+        for number in 0..<100 { test.primus.write(["n": number]) }
+        try await eventually { seen.all.count == 100 }
+        #expect(received.all.map { $0["n"]?.int } == Array(0..<100))
+        #expect(seen.all.map { $0["n"]?.int } == Array(0..<100))
+        #expect(seen.all[0] == ["n": 0, "sent": true, "foo": "bar"])
+        test.primus.transform("sideways") { _ in true }
+        try await eventually { test.trace.all.last == "error" }
+        withExtendedLifetime(echo) {}
+    }
+
+    @Test func `primus-emitter sends and receives events with acknowledgements`() async throws {
+        var server = PrimusServerConfiguration()
+        server.plugins = .emitter
+        let test = try await PrimusFixture(server) { $0.plugins = ["emitter": PrimusEmitterPlugin.self] }
+        let arguments = EventRecorder<[PrimusValue]>()
+        let observation = test.memory.server.on("chat") { call in arguments.record((try? call.arguments.values) ?? []) }
+        let greeted = EventRecorder<String>()
+        test.primus.on("greet", queue: test.queue) { (name: String, acknowledge: PrimusAcknowledgement) in
+            greeted.record(name)
+            acknowledge("Hello, \(name)", 2)
+        }
+        try await test.open()
+        #expect(test.primus.send("chat", ["text": "hi"]) && test.primus.send("chat", 1, "two"))
+        try await eventually { arguments.all == [[["text": "hi"]], [1, "two"]] }
+        let answer = try await test.memory.server.sparks[0].call("greet", "Anna", within: .seconds(600)).decode(String.self, Int.self)
+        #expect(answer == ("Hello, Anna", 2) && greeted.all == ["Anna"])
+        #expect(!test.primus.send("data", 1))
+        #expect(!test.trace.all.contains("data"))
+        withExtendedLifetime(observation) {}
+    }
+
+    @Test func `send without the plugin is an error that says so`() async throws {
+        let test = try await PrimusFixture()
+        let errors = EventRecorder<String>()
+        test.primus.on("error", queue: test.queue) { (error: PrimusError) in errors.record(error.message) }
+        #expect(!test.primus.send("chat", 1))
+        try await eventually { errors.all.first?.contains("emitter") == true }
+    }
+
+    @Test func `a client that is open keeps itself alive until it is ended`() async throws {
+        let test = try await PrimusFixture()
+        weak var weakPrimus: Primus?
+        do {
+            let primus = Primus(url: URL(string: test.memory.url)!, options: PrimusFixture.options(test.memory))
+            weakPrimus = primus
+            primus.open()
+        }
+        try await eventually { test.memory.server.sparks.count == 1 }
+        try #require(weakPrimus != nil)
+        weakPrimus?.end()
+        try await eventually { weakPrimus == nil }
+    }
+
+    @Test func `a thousand cycles leave nothing`() async throws {
+        let memory = try await InMemoryPrimus()
+        for _ in 0..<1000 {
+            weak var weakPrimus: Primus?
+            do {
+                let primus = Primus(url: URL(string: memory.url)!, options: PrimusFixture.options(memory))
+                weakPrimus = primus
+                primus.on("open") {}
+                primus.open()
+                primus.end()
+            }
+            try await eventually { weakPrimus == nil }
+        }
+        try await eventually { memory.server.sparks.isEmpty }
+    }
+}

@@ -1,0 +1,281 @@
+import Foundation
+@testable import PrimusSwift
+import PrimusTesting
+import PrimusWire
+import RealtimeCore
+import RealtimeTesting
+import TestSupport
+import Testing
+
+#if canImport(FoundationNetworking)
+import FoundationNetworking
+#endif
+
+/// The options of Primus-Objc, before and after a client exists.
+@Suite(.timeLimit(.minutes(10))) struct OptionTests {
+    @Test func `the defaults are those of Primus-Objc`() {
+        let options = PrimusConnectOptions()
+        #expect(options.timeout == 10 && options.ping == 25 && options.pong == 10 && options.autodetect && !options.manual)
+        #expect(options.strategy.isEmpty && options.transformerClass == nil && options.parserClass == nil && options.plugins.isEmpty)
+        let reconnect = options.reconnect
+        #expect(reconnect.maxDelay == Double(Int.max) && reconnect.minDelay == 0.5 && reconnect.retries == 10 && reconnect.factor == 2)
+        #expect(reconnect.timeout == -1 && reconnect.attempt == 1 && !reconnect.backoff && !reconnect.authorization)
+        #expect(Set(reconnect.strategies) == [.online, .disconnect, .timeout])
+    }
+
+    @Test(arguments: [false, true]) func `each option has an effect, also when it is set later`(isLater: Bool) throws {
+        let options = PrimusConnectOptions()
+        options.manual = true
+        func set() {
+            (options.timeout, options.ping, options.pong, options.autodetect) = (200, 7, 3, false)
+            options.transformerClass = SocketRocketClient.self
+            options.parser = "msgpack"
+            options.credentials = { ["Authorization": "Bearer token"] }
+            let reconnect = options.reconnect
+            (reconnect.minDelay, reconnect.maxDelay, reconnect.factor, reconnect.retries, reconnect.timeout) = (0.25, 8, 3, 4, 12)
+            reconnect.strategies = [.disconnect]
+        }
+        if !isLater { set() }
+        let primus = Primus(url: URL(string: "http://localhost:9090/primus")!, options: options)
+        _ = primus.client
+        if isLater { set() }
+        let configuration = primus.client.configuration
+        #expect(configuration.connectTimeout == .seconds(200) && configuration.detection == .off)
+        #expect(configuration.pingInterval == .seconds(7) && configuration.pongTimeout == .seconds(3))
+        #expect(configuration.transformer == .websockets && configuration.parser == .msgpack && configuration.credentials != nil)
+        #expect(configuration.reconnectTimeout == .seconds(12) && configuration.strategies == .disconnect)
+        guard case .backoff(let backoff) = configuration.retry else { return #expect(Bool(false), "the policy is another one") }
+        #expect(backoff == PrimusBackoff(minimum: .milliseconds(250), maximum: .seconds(8), factor: 3, retries: 4))
+        options.strategy = [.timeout]
+        #expect(primus.client.configuration.strategies == .timeout)
+        options.reconnect = PrimusReconnectOptions()
+        options.reconnect.retries = 1
+        guard case .backoff(let other) = primus.client.configuration.retry else { return #expect(Bool(false), "the policy is another one") }
+        #expect(other.retries == 1 && other.minimum == .milliseconds(500))
+    }
+
+    @Test func `values that are out of range are replaced`() throws {
+        let options = PrimusConnectOptions()
+        options.manual = true
+        (options.timeout, options.ping, options.pong) = (0, -1, .nan)
+        let reconnect = options.reconnect
+        (reconnect.minDelay, reconnect.maxDelay, reconnect.factor, reconnect.retries) = (-1, .infinity, .nan, -3)
+        let primus = Primus(url: URL(string: "http://localhost")!, options: options)
+        #expect(primus.client.configuration.connectTimeout > .seconds(1_000_000_000))
+        guard case .backoff(let backoff) = primus.client.configuration.retry else {
+            return #expect(Bool(false), "the policy is another one")
+        }
+        #expect(backoff.minimum == .zero && backoff.factor == 1 && backoff.retries == 0 && backoff.maximum == .seconds(1_000_000_000))
+        #expect(throws: Never.self) { try primus.client.update { _ in } }
+    }
+
+    @Test func `a copy is independent`() throws {
+        let options = PrimusConnectOptions(transformerClass: SocketRocketClient.self, strategy: [.online])
+        options.reconnect.retries = 3
+        let copy = try #require(options.copy() as? PrimusConnectOptions)
+        options.reconnect.retries = 4
+        #expect(copy.transformerClass == SocketRocketClient.self && copy.strategy == [.online] && copy.reconnect.retries == 3)
+    }
+
+    @Test func `authorization adds the strategy timeout, as in Primus-Objc`() {
+        let options = PrimusReconnectOptions()
+        options.strategies = [.disconnect]
+        options.authorization = true
+        #expect(options.strategies == [.disconnect, .timeout])
+    }
+
+    @Test func `the user information of the URL becomes a header field, and another field wins`() {
+        var request = URLRequest(url: URL(string: "http://usr:p%40ss@localhost:9090/primus?a=1&a=2")!)
+        request.setValue("1", forHTTPHeaderField: "X-Version")
+        let options = PrimusConnectOptions()
+        options.manual = true
+        let primus = Primus(urlRequest: request, options: options)
+        let configuration = primus.client.configuration
+        #expect(configuration.headers["Authorization"] == "Basic dXNyOnBAc3M=" && configuration.headers["X-Version"] == "1")
+        #expect(configuration.endpoint.target == "/primus?a=1&a=2" && configuration.endpoint.port == 9090)
+        request.setValue("Bearer token", forHTTPHeaderField: "Authorization")
+        primus.request = request
+        #expect(primus.client.configuration.headers["Authorization"] == "Bearer token")
+    }
+
+    // MARK: Types of the application
+
+    final class Reverse: ParserProtocol {
+        func encode(_ data: Any, callback: ((any Error)?, Any?) -> Void) { callback(nil, String("\(data)".reversed())) }
+        func decode(_ data: Any, callback: ((any Error)?, Any?) -> Void) { callback(nil, String("\(data)".reversed())) }
+    }
+
+    final class Late: ParserProtocol {
+        func encode(_ data: Any, callback: ((any Error)?, Any?) -> Void) {}
+        func decode(_ data: Any, callback: ((any Error)?, Any?) -> Void) {}
+    }
+
+    struct ReverseOfServer: PrimusParser {
+        var name: String { "reverse" }
+        func encode(_ value: PrimusValue) throws -> WebSocketMessage { .text(String((value.string ?? "").reversed())) }
+        func decode(_ packet: WebSocketMessage) throws -> PrimusValue {
+            .string(String(String(decoding: packet.bytes, as: UTF8.self).reversed()))
+        }
+    }
+
+    @Test func `a parser of the application`() async throws {
+        var server = PrimusServerConfiguration()
+        server.customParser = ReverseOfServer()
+        let test = try await PrimusFixture(server) { $0.parserClass = Reverse.self }
+        let echo = test.memory.server.onMessage { message in _ = try? message.spark.write(message.value) }
+        let received = EventRecorder<String>()
+        test.primus.on("data", queue: test.queue) { (text: String, raw: String) in received.record("\(text) \(raw)") }
+        try await test.open()
+        test.primus.write("abc")
+        try await eventually { received.all == ["abc cba"] }
+        withExtendedLifetime(echo) {}
+    }
+
+    @Test func `a parser that calls back too late is an error`() async throws {
+        let test = try await PrimusFixture { $0.parserClass = Late.self }
+        let errors = EventRecorder<String>()
+        test.primus.on("error", queue: test.queue) { (error: PrimusError) in errors.record(error.message) }
+        #expect(!test.primus.write("abc"))
+        try await eventually { errors.all.first?.contains("must call its callback before") == true }
+    }
+
+    final class Quoting: TransformerProtocol {
+        let name = "quoting"
+        func packets(in message: WebSocketMessage) throws -> [WebSocketMessage] {
+            [.text(String(decoding: message.bytes.dropFirst(), as: UTF8.self))]
+        }
+        func message(for packet: WebSocketMessage) -> WebSocketMessage { .text(">" + String(decoding: packet.bytes, as: UTF8.self)) }
+    }
+
+    @Test func `a transformer of the application`() async throws {
+        let test = try await PrimusFixture { ($0.transformerClass, $0.autodetect) = (Quoting.self, false) }
+        try await test.open()
+        let events = test.memory.server.events.makeAsyncIterator()
+        test.primus.write(1)
+        while let event = await events.next() {
+            guard case .received(_, let message) = event else { continue }
+            #expect(message == .text(">1"))
+            break
+        }
+    }
+
+    @Test func `a plugin registers listeners and transforms once`() async throws {
+        final class Plugin: PluginProtocol {
+            init(primus: Primus) {
+                primus.on("open") { [weak primus] in _ = primus?.write("from the plugin") }
+                primus.transform("outgoing") { data in
+                    data["data"] = ["wrapped": data["data"]]
+                    return true
+                }
+            }
+        }
+        let test = try await PrimusFixture { $0.plugins = ["mine": Plugin.self] }
+        let received = EventRecorder<PrimusValue>()
+        let observation = test.memory.server.onMessage { received.record((try? $0.value) ?? nil) }
+        test.primus.open()
+        try await eventually { received.all == [["wrapped": "from the plugin"]] }
+        #expect(test.primus.plugins["mine"] is Plugin)
+        test.primus.end()
+        try await test.awaits("end")
+        test.primus.open()
+        try await eventually { received.all.count == 2 }
+        withExtendedLifetime(observation) {}
+    }
+
+    @Test func `options that can't work are an error, and don't end the program`() async throws {
+        final class Other {}
+        for change: (PrimusConnectOptions) -> Void in [
+            { $0.transformerClass = Other.self }, { $0.parserClass = Other.self }, { $0.transformer = "socket.io" },
+            { ($0.transformer, $0.parser) = ("sockjs", "msgpack") }, { $0.parser = "bson" },
+        ] {
+            let test = try await PrimusFixture(PrimusServerConfiguration(), change)
+            let errors = EventRecorder<String>()
+            test.primus.on("error", queue: test.queue) { (error: NSError) in errors.record(error.localizedDescription) }
+            test.primus.open()
+            try await eventually {
+                test.memory.clock.advance(by: .milliseconds(100))
+                return test.trace.all.contains("end")
+            }
+            #expect(errors.all.count == 1 && test.trace.all.filter { $0 == "end" }.count == 1, "\(errors.all)")
+        }
+        let options = PrimusConnectOptions()
+        (options.manual, options.plugins) = (true, ["what": 1])
+        let primus = Primus(url: URL(string: "ftp://")!, options: options)
+        let errors = EventRecorder<String>()
+        primus.on("error") { (error: PrimusError) in errors.record(error.message) }
+        primus.open()
+        try await eventually { errors.all.count == 2 }
+        #expect(errors.all[0].contains("\"what\"") && errors.all[1].contains("URL"), "\(errors.all)")
+    }
+
+    @Test func `changed parsers apply when the client is opened again`() async throws {
+        let test = try await PrimusFixture()
+        try await test.open()
+        test.primus.end()
+        try await test.awaits("end")
+        test.options.parserClass = Late.self
+        #expect(test.primus.client.configuration.customParser == nil)
+        test.primus.open()
+        #expect(test.primus.client.configuration.customParser?.name == "Late")
+    }
+
+    // MARK: Background
+
+    final class App: Sendable {
+        let handlers = EventRecorder<@Sendable (PrimusLifecycle.Event) -> Void>()
+        let calls = EventRecorder<String>()
+
+        var lifecycle: PrimusLifecycle {
+            PrimusLifecycle { handler in
+                self.handlers.record(handler)
+                return { self.calls.record("end of observation") }
+            } requestTime: {
+                self.calls.record("time")
+                return { self.calls.record("end of time") }
+            }
+        }
+
+        func change(_ event: PrimusLifecycle.Event) { for handler in self.handlers.all { handler(event) } }
+    }
+
+    @Test func `a client asks for time in the background, and checks its connection afterwards`() async throws {
+        let app = App()
+        let test = try await PrimusFixture { ($0.lifecycle, $0.stayConnectedInBackground) = (app.lifecycle, true) }
+        app.change(.enteredBackground)
+        #expect(app.calls.all.isEmpty)
+        try await test.open()
+        app.change(.enteredBackground)
+        #expect(app.calls.all == ["time"])
+        test.memory.network.condition = .silent
+        app.change(.becameActive)
+        #expect(app.calls.all == ["time", "end of time"])
+        // The check gives up after 10 seconds, long before the heartbeat does.
+        for _ in 0..<11 { test.memory.clock.advance(by: .seconds(1)) }
+        try await eventually { test.trace.all.contains("reconnect scheduled") }
+    }
+
+    @Test func `a client in the background doesn't ask for time unless it shall stay connected`() async throws {
+        let app = App()
+        let test = try await PrimusFixture { ($0.lifecycle, $0.stayConnectedInBackground) = (app.lifecycle, false) }
+        try await test.open()
+        test.memory.network.condition = .down
+        app.change(.enteredBackground)
+        test.memory.network.cut()
+        try await eventually { test.trace.all.last == "reconnect scheduled" }
+        test.memory.network.condition = .up
+        // Without waiting for the delay.
+        app.change(.becameActive)
+        try await eventually { test.trace.all.last == "open" }
+        #expect(app.calls.all.isEmpty)
+    }
+
+    @Test func `a released client ends its observation`() async throws {
+        let app = App()
+        do {
+            let options = PrimusConnectOptions()
+            (options.lifecycle, options.manual) = (app.lifecycle, true)
+            _ = Primus(url: URL(string: "http://localhost")!, options: options)
+        }
+        #expect(app.calls.all == ["end of observation"])
+    }
+}

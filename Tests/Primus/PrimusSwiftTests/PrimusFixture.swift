@@ -1,0 +1,76 @@
+import Dispatch
+import Foundation
+import PrimusSwift
+import PrimusTesting
+import RealtimeCore
+import RealtimeTesting
+import TestSupport
+
+/// A client of the API of Primus-Objc, and the embedded server in memory, with the manual clock.
+final class PrimusFixture: Sendable {
+    static let events = [
+        "initialised", "open", "data", "error", "close", "end", "destroy", "reconnecting", "reconnect scheduled", "reconnect",
+        "reconnected",
+        "reconnect timeout", "reconnect failed", "timeout", "online", "offline", "readyStateChange", "outgoing::open",
+        "outgoing::reconnect",
+        "outgoing::data", "outgoing::end", "outgoing::pong", "outgoing::ping", "outgoing::url", "incoming::open", "incoming::data",
+        "incoming::error", "incoming::end", "incoming::ping", "incoming::pong", "incoming::id",
+    ]
+
+    let memory: InMemoryPrimus
+    let options: PrimusConnectOptions
+    let primus: Primus
+    /// The names of the events, in their order. What both names of the scheduling mean is recorded once.
+    let trace = EventRecorder<String>()
+    let queue = DispatchQueue(label: "listeners")
+
+    init(
+        _ server: PrimusServerConfiguration = PrimusServerConfiguration(), _ change: (PrimusConnectOptions) -> Void = { _ in }
+    ) async throws {
+        self.memory = try await InMemoryPrimus(configuration: server)
+        self.options = Self.options(self.memory)
+        change(self.options)
+        self.primus = Primus(url: URL(string: self.memory.url)!, options: self.options)
+        self.record(self.primus)
+    }
+
+    static func options(_ memory: InMemoryPrimus) -> PrimusConnectOptions {
+        let options = PrimusConnectOptions()
+        (options.manual, options.transports, options.log) = (true, memory.network.transports(), .none)
+        return options
+    }
+
+    func record(_ primus: Primus) {
+        for event in Self.events where event != "reconnecting" {
+            let trace = self.trace
+            if event == "readyStateChange" {
+                primus.on(event, queue: self.queue) { (state: String) in trace.record("readyStateChange \(state)") }
+            } else {
+                primus.on(event, queue: self.queue) { trace.record(event) }
+            }
+        }
+    }
+
+    func open() async throws {
+        self.primus.open()
+        try await self.awaits("open")
+        _ = self.trace.take()
+    }
+
+    /// Advances the clock until an event is the last one.
+    func awaits(_ event: String, step: Duration = .milliseconds(250)) async throws {
+        try await eventually {
+            if self.trace.all.last == event { return true }
+            self.memory.clock.advance(by: step)
+            return false
+        }
+    }
+
+    /// Lets everything happen that would happen in ten minutes.
+    func settle() async throws {
+        for _ in 0..<20 {
+            self.memory.clock.advance(by: .seconds(30))
+            await withCheckedContinuation { continuation in self.queue.async { continuation.resume() } }
+        }
+    }
+}

@@ -1,0 +1,208 @@
+import Foundation
+import PrimusSwift
+import PrimusTesting
+import RealtimeCore
+import RealtimeTesting
+import TestSupport
+import Testing
+
+/// The sequences of events of the client for JavaScript, as the listeners of this API see them.
+@Suite(.timeLimit(.minutes(10))) struct TraceTests {
+    private let opening = [
+        "outgoing::open", "readyStateChange opening", "outgoing::end", "outgoing::url", "incoming::open", "initialised",
+        "readyStateChange open",
+    ]
+    private let ended = ["readyStateChange end", "outgoing::end", "close", "end"]
+    private let attempt = [
+        "outgoing::reconnect", "outgoing::open", "readyStateChange opening", "outgoing::end", "reconnect", "outgoing::url",
+    ]
+
+    @Test func `opening, queued writes and open`() async throws {
+        let test = try await PrimusFixture()
+        test.primus.write("early")
+        test.primus.open()
+        try await test.awaits("open")
+        #expect(test.trace.all == self.opening + ["outgoing::data", "open"])
+    }
+
+    @Test func `the end of the user comes once, behind the last message`() async throws {
+        let test = try await PrimusFixture()
+        let events = test.memory.server.events.makeAsyncIterator()
+        try await test.open()
+        for _ in 0..<6 { test.primus.end(["last": 1]) }
+        try await test.awaits("end")
+        #expect(test.trace.all == ["outgoing::data"] + self.ended)
+        while let event = await events.next() {
+            guard case .received(_, let message) = event else { continue }
+            #expect(message == .text(#"{"last":1}"#))
+            break
+        }
+        try await test.settle()
+        #expect(test.trace.all == ["outgoing::data"] + self.ended && test.primus.readyState == .closed)
+    }
+
+    @Test func `the server ends the connection behind a message, and the client doesn't reconnect`() async throws {
+        let test = try await PrimusFixture()
+        try await test.open()
+        try test.memory.server.sparks[0].end("bye")
+        try await test.awaits("end")
+        #expect(test.trace.all == ["incoming::data", "data", "incoming::data", "incoming::end"] + self.ended)
+        try await test.settle()
+        #expect(test.memory.server.sparks.isEmpty && test.trace.all.last == "end")
+    }
+
+    @Test func `a drop, and the next connection`() async throws {
+        let test = try await PrimusFixture()
+        try await test.open()
+        test.memory.network.cut()
+        try await test.awaits("open")
+        #expect(
+            test.trace.all == ["incoming::end", "readyStateChange end", "close", "reconnect scheduled"] + self.attempt
+                + ["incoming::open", "reconnected", "readyStateChange open", "open"])
+    }
+
+    @Test func `a drop without strategies`() async throws {
+        let test = try await PrimusFixture { $0.reconnect.strategies = [] }
+        try await test.open()
+        test.memory.network.cut()
+        try await test.awaits("end")
+        #expect(test.trace.all == ["incoming::end", "readyStateChange end", "close", "outgoing::end", "end"])
+    }
+
+    @Test func `refusals at the start, until the attempts are used up`() async throws {
+        let test = try await PrimusFixture { $0.reconnect.retries = 2 }
+        test.memory.server.faults.refusalStatus = 503
+        test.primus.open()
+        try await test.awaits("readyStateChange end")
+        let failed = ["incoming::end", "readyStateChange end"]
+        #expect(
+            test.trace.take() == self.opening.prefix(4) + ["incoming::error", "error", "reconnect scheduled"] + failed)
+        try await eventually {
+            test.memory.clock.advance(by: .milliseconds(250))
+            return test.trace.all.contains("reconnect failed") && test.trace.all.last == "readyStateChange end"
+        }
+        #expect(
+            test.trace.all == self.attempt + ["incoming::error", "reconnect scheduled"] + failed + self.attempt
+                + ["incoming::error", "end", "reconnect failed"] + failed)
+    }
+
+    @Test func `a refusal without the strategy for it`() async throws {
+        let test = try await PrimusFixture { $0.strategy = [.disconnect] }
+        test.memory.server.faults.refusalStatus = 503
+        test.primus.open()
+        try await test.awaits("end")
+        #expect(test.trace.all == self.opening.prefix(4) + ["incoming::error", "error"] + self.ended)
+    }
+
+    @Test func `the time limit of the first attempt`() async throws {
+        let test = try await PrimusFixture { ($0.strategy, $0.timeout, $0.autodetect) = ([.disconnect], 2, false) }
+        test.memory.network.condition = .silent
+        test.primus.open()
+        try await test.awaits("end")
+        #expect(test.trace.all == self.opening.prefix(4) + ["timeout"] + self.ended)
+    }
+
+    @Test func `an attempt that hangs has a limit, and the last one ends in the closed state`() async throws {
+        let test = try await PrimusFixture { ($0.reconnect.retries, $0.reconnect.timeout) = (1, 3) }
+        try await test.open()
+        test.memory.network.condition = .silent
+        test.memory.network.cut()
+        try await eventually {
+            test.memory.clock.advance(by: .milliseconds(250))
+            return test.trace.all.contains("reconnect failed") && test.trace.all.last == "readyStateChange end"
+        }
+        #expect(
+            test.trace.all == ["incoming::end", "readyStateChange end", "close", "reconnect scheduled"] + self.attempt
+                + ["reconnect timeout", "end", "reconnect failed", "readyStateChange end"])
+        #expect(test.primus.readyState == .closed)
+    }
+
+    @Test func `silence means offline until the next connection`() async throws {
+        let test = try await PrimusFixture()
+        try await test.open()
+        test.memory.server.faults.isSilent = true
+        try await eventually {
+            test.memory.clock.advance(by: .seconds(1))
+            return test.trace.all.contains("offline")
+        }
+        #expect(!test.primus.online)
+        test.memory.server.faults.isSilent = false
+        try await test.awaits("open")
+        #expect(
+            test.trace.all == ["offline", "incoming::end", "readyStateChange end", "close", "reconnect scheduled"] + self.attempt
+                + ["incoming::open", "reconnected", "online", "readyStateChange open", "open"])
+        #expect(test.primus.online)
+    }
+
+    @Test func `the end of the user while an attempt is scheduled`() async throws {
+        let test = try await PrimusFixture()
+        try await test.open()
+        test.memory.network.condition = .down
+        test.memory.network.cut()
+        try await eventually { test.trace.all.last == "reconnect scheduled" }
+        _ = test.trace.take()
+        test.primus.end()
+        try await eventually { !test.trace.all.isEmpty }
+        test.memory.network.condition = .up
+        try await test.settle()
+        #expect(test.trace.all == ["end"] && test.memory.server.sparks.isEmpty)
+    }
+
+    @Test func `a bad frame is an error, and its neighbors arrive`() async throws {
+        let test = try await PrimusFixture()
+        try await test.open()
+        let id = test.memory.server.sparks[0].id
+        for text in ["1", "{", "2"] { test.memory.server.sendRaw(.text(text), to: id) }
+        try await eventually { test.trace.all.count == 6 }
+        #expect(test.trace.all == ["incoming::data", "data", "incoming::data", "error", "incoming::data", "data"])
+        #expect(test.primus.readyState == .open)
+    }
+
+    @Test func `destroy ends the client for good`() async throws {
+        let test = try await PrimusFixture()
+        try await test.open()
+        #expect(test.primus.destroy())
+        #expect(!test.primus.destroy())
+        try await test.awaits("destroy")
+        #expect(test.trace.all == self.ended + ["destroy"])
+        try await eventually { test.primus.listeners("open").isEmpty }
+        test.primus.open()
+        #expect(!test.primus.write("late"))
+        try await test.settle()
+        #expect(test.trace.all.last == "destroy" && test.primus.readyState == .closed)
+    }
+
+    @Test func `destroy in a listener of open`() async throws {
+        let test = try await PrimusFixture()
+        test.primus.on("open", queue: test.queue) { [primus = test.primus] in _ = primus.destroy() }
+        test.primus.open()
+        try await test.awaits("destroy")
+        #expect(test.trace.all == self.opening + ["open"] + self.ended + ["destroy"])
+    }
+
+    @Test func `the end before the client opens by itself`() async throws {
+        let test = try await PrimusFixture()
+        test.options.manual = false
+        let (queue, trace) = (test.queue, EventRecorder<String>())
+        // On the main actor, so that the client can't open in between.
+        await MainActor.run {
+            let primus = Primus(url: URL(string: test.memory.url)!, options: test.options)
+            for event in PrimusFixture.events { primus.on(event, queue: queue) { trace.record(event) } }
+            primus.end()
+        }
+        try await eventually { trace.all.last == "end" }
+        try await test.settle()
+        #expect(trace.all == ["outgoing::end", "close", "end"] && test.memory.server.sparks.isEmpty)
+    }
+
+    @Test func `a client that was ended stays ended when the network changes`() async throws {
+        let monitor = NetworkPathMonitor()
+        let test = try await PrimusFixture { $0.transports?.networkPath = monitor }
+        try await test.open()
+        test.primus.end()
+        try await test.awaits("end")
+        monitor.pathChanged()
+        try await test.settle()
+        #expect(test.trace.all == self.ended && test.memory.server.sparks.isEmpty)
+    }
+}
