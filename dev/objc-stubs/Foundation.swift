@@ -7,7 +7,67 @@ public typealias TimeInterval = Double
 
 public struct NSZone {}
 
+public struct Date: Sendable, Hashable {
+    public init(timeIntervalSince1970: TimeInterval) {}
+    public var timeIntervalSince1970: TimeInterval { 0 }
+}
+
+public func NSClassFromString(_ name: String) -> AnyClass? { nil }
+public func NSStringFromClass(_ type: AnyClass) -> String { "" }
+public func NSStringFromSelector(_ selector: Selector) -> String { "" }
+
+public struct Notification: Sendable {
+    public struct Name: Sendable {
+        public init(_ name: String) {}
+    }
+}
+
+public final class OperationQueue {}
+
+public final class NotificationCenter: Sendable {
+    public static let `default` = NotificationCenter()
+    public func addObserver(
+        forName name: Notification.Name?, object: Any?, queue: OperationQueue?, using block: @escaping @Sendable (Notification) -> Void
+    ) -> any NSObjectProtocol { NSObject() }
+    public func removeObserver(_ observer: Any) {}
+}
+
+public final class ProcessInfo: Sendable {
+    public static let processInfo = ProcessInfo()
+    public func performExpiringActivity(withReason reason: String, using block: @escaping @Sendable (Bool) -> Void) {}
+}
+
+public final class Bundle: Sendable {
+    public static let main = Bundle()
+    public func object(forInfoDictionaryKey key: String) -> Any? { nil }
+}
+
+public protocol CustomNSError: Error {
+    static var errorDomain: String { get }
+    var errorCode: Int { get }
+    var errorUserInfo: [String: Any] { get }
+}
+
+extension NSArray: Sequence {
+    public func makeIterator() -> AnyIterator<Any> { AnyIterator { nil } }
+}
+
+extension NSDictionary: Sequence {
+    public func makeIterator() -> AnyIterator<(key: Any, value: Any)> { AnyIterator { nil } }
+}
+
+extension NSMutableDictionary {
+    public subscript(key: Any) -> Any? {
+        get { nil }
+        set {}
+    }
+}
+
 extension NSNumber {
+    public var objCType: UnsafePointer<CChar> { UnsafePointer(bitPattern: 1)! }
+    public var uint64Value: UInt64 { 0 }
+    public var int64Value: Int64 { 0 }
+    public var boolValue: Bool { false }
     public convenience init(value: Int) { self.init(integer: value) }
     public convenience init(value: Double) { self.init(double: value) }
     public var intValue: Int { self.integerValue }

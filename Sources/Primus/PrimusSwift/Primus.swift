@@ -78,6 +78,15 @@ open class Primus: NSObject, @unchecked Sendable {
         var keeper: Primus?
         var endOfLifecycle: PrimusLifecycle.End?
         var endOfTime: PrimusLifecycle.End?
+        /// The attempts that wait for the listeners of `outgoing::url`, by the number of their place among the events.
+        var marks: [UInt64: Mark] = [:]
+        var lastMark: UInt64 = 0
+    }
+
+    private struct Mark: Sendable {
+        var queue: PrimusQueue
+        var options: PrimusURLOptions
+        var continuation: CheckedContinuation<Void, Never>
     }
 
     /// The settings. Changes apply from the next attempt to connect on.
@@ -400,9 +409,11 @@ open class Primus: NSObject, @unchecked Sendable {
             return (state.transforms, state.listeners.queues)
         }
         configuration.transforms = transforms
-        configuration.requestURL = { [weak self] endpoint in await self?.url(for: endpoint) ?? endpoint }
+        let link = ConnectionLink()
+        configuration.requestURL = { [weak self] endpoint in await self?.url(for: endpoint, of: link.connection) ?? endpoint }
         self.options.apply(to: &configuration)
         let connection = PrimusConnection(configuration)
+        link.connection = connection
         var engine = Engine(connection: connection, revision: values.revision, problem: problem)
         for queue in queues.union([.main]) { engine.observations[queue] = self.observation(of: connection, on: queue) }
         return engine
@@ -626,6 +637,7 @@ open class Primus: NSObject, @unchecked Sendable {
             for (name, arguments) in PrimusEventTable.events(of: trace, self.options.reconnect) { self.call(name, arguments, on: queue) }
             if case .end = trace, queue == .main { self.ended() }
         case .plugin(let event): self.deliver(event, on: queue)
+        case .mark(let number): self.reached(mark: number, on: queue)
         case .update, .untransformed, .outgoing, .frame: break
         }
     }
@@ -648,19 +660,52 @@ open class Primus: NSObject, @unchecked Sendable {
     }
 
     /// Lets the listeners of `outgoing::url` change the URL of an attempt.
-    private func url(for endpoint: Endpoint) async -> Endpoint {
+    private func url(for endpoint: Endpoint, of connection: PrimusConnection?) async -> Endpoint {
         let queues = self.state.withLock { $0.listeners.queues(of: "outgoing::url") }
-        guard !queues.isEmpty else { return endpoint }
+        guard !queues.isEmpty, let connection else { return endpoint }
         let options = PrimusURLOptions(endpoint)
         for queue in queues {
-            await withCheckedContinuation { continuation in
-                queue.queue.async {
-                    self.call("outgoing::url", [.object(options)], on: queue)
-                    continuation.resume()
+            let number = self.state.withLock { state in
+                state.lastMark += 1
+                return state.lastMark
+            }
+            await withTaskCancellationHandler {
+                await withCheckedContinuation { continuation in
+                    let isCancelled = self.state.withLock { state in
+                        if !Task.isCancelled { state.marks[number] = Mark(queue: queue, options: options, continuation: continuation) }
+                        return Task.isCancelled
+                    }
+                    if isCancelled { return continuation.resume() }
+                    // Behind the events at the beginning of the attempt.
+                    connection.driver.step { session, _, effects in session.mark(number, &effects) }
                 }
+            } onCancel: {
+                // The attempt is over.
+                self.state.withLock { $0.marks.removeValue(forKey: number) }?.continuation.resume()
             }
         }
         return options.endpoint(endpoint)
+    }
+
+    private func reached(mark number: UInt64, on queue: PrimusQueue) {
+        let mark = self.state.withLock { state in
+            state.marks[number]?.queue == queue ? state.marks.removeValue(forKey: number) : nil
+        }
+        guard let mark else { return }
+        self.call("outgoing::url", [.object(mark.options)], on: queue)
+        mark.continuation.resume()
+    }
+}
+
+/// The connection of a closure that the connection keeps.
+private final class ConnectionLink: Sendable {
+    private struct Reference: Sendable { weak var connection: PrimusConnection? }
+
+    private let reference = Lock(Reference())
+
+    var connection: PrimusConnection? {
+        get { self.reference.withLock { $0.connection } }
+        set { self.reference.withLock { $0.connection = newValue } }
     }
 }
 

@@ -17,6 +17,7 @@ enum PrimusArgument: Sendable {
         case .value(let value): FoundationValue.object(value)
         case .error(let error): error
         case .packet(let packet): packet.kind == .text ? String(decoding: packet.bytes, as: UTF8.self) : Data(packet.bytes)
+        case .object(let box as ObjectBox): box.object
         case .object(let object): object
         }
     }
@@ -59,4 +60,13 @@ struct ListenerArguments {
         if let value = argument.converted(to: type) { return value }
         throw Mismatch(message: "takes a \(type) as argument \(self.index + 1), but the event has a \(Swift.type(of: argument.any))")
     }
+}
+
+/// An object of the application that isn't `Sendable`.
+///
+/// `@unchecked Sendable`: the object is only passed from the code that emits an event to the listeners, which the application chose to share it.
+struct ObjectBox: @unchecked Sendable {
+    let object: Any
+
+    init(_ object: Any) { self.object = object }
 }

@@ -18,6 +18,14 @@ public final class PrimusListener: Sendable {
     ///
     /// - Returns: Why the listener wasn't called; `nil` if it was.
     let call: @Sendable ([PrimusArgument]) -> String?
+    #if canImport(ObjectiveC)
+    /// The block or the method of Objective-C.
+    private let objcOwner = Lock<ListenerOwner?>(nil)
+    var owner: ListenerOwner? {
+        get { self.objcOwner.withLock { $0 } }
+        set { self.objcOwner.withLock { $0 = newValue } }
+    }
+    #endif
 
     init(_ event: String, isOnce: Bool, on queue: PrimusQueue, call: @escaping @Sendable ([PrimusArgument]) -> String?) {
         (self.event, self.isOnce, self.queue, self.call) = (event, isOnce, queue, call)

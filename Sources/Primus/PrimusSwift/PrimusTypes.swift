@@ -18,6 +18,9 @@ public protocol TransformerProtocol: AnyObject, PrimusCustomTransformer {
 /// A parser of your own, for ``PrimusConnectOptions/parserClass``.
 ///
 /// Both methods must call the callback before they return. They are called on any thread, and never under a lock.
+#if canImport(ObjectiveC)
+@objc
+#endif
 public protocol ParserProtocol: AnyObject, Sendable {
     /// Creates a parser. Called once for each client.
     init()
@@ -40,6 +43,9 @@ public protocol ParserProtocol: AnyObject, Sendable {
 /// A plugin for ``PrimusConnectOptions/plugins``, which registers listeners and transforms.
 ///
 /// A client creates each plugin once, before it connects for the first time, and keeps it.
+#if canImport(ObjectiveC)
+@objc
+#endif
 public protocol PluginProtocol: AnyObject {
     /// Creates a plugin.
     ///

@@ -192,10 +192,7 @@ import FoundationNetworking
             let errors = EventRecorder<String>()
             test.primus.on("error", queue: test.queue) { (error: NSError) in errors.record(error.localizedDescription) }
             test.primus.open()
-            try await eventually {
-                test.memory.clock.advance(by: .milliseconds(100))
-                return test.trace.all.contains("end")
-            }
+            try await eventually { test.trace.all.contains("end") }
             #expect(errors.all.count == 1 && test.trace.all.filter { $0 == "end" }.count == 1, "\(errors.all)")
         }
         let options = PrimusConnectOptions()

@@ -57,11 +57,13 @@ final class PrimusFixture: Sendable {
         _ = self.trace.take()
     }
 
-    /// Advances the clock until an event is the last one.
-    func awaits(_ event: String, step: Duration = .milliseconds(250)) async throws {
+    /// Waits until an event is the last one. The clock advances only while the last event is one after which the client waits for it, so that
+    /// its time limits don't expire before what it waits for.
+    func awaits(_ event: String, advancingAfter idle: Set<String> = ["reconnect scheduled", "readyStateChange end"]) async throws {
         try await eventually {
-            if self.trace.all.last == event { return true }
-            self.memory.clock.advance(by: step)
+            let last = self.trace.all.last
+            if last == event { return true }
+            if let last, idle.contains(last) { self.memory.clock.advance(by: .milliseconds(250)) }
             return false
         }
     }

@@ -15,6 +15,7 @@ void NSLog(NSString *format, ...) __attribute__((format(__NSString__, 1, 2)));
 
 @interface NSObject (Programs) <NSObject>
 + (instancetype)alloc;
++ (Class)class;
 - (BOOL)isEqual:(nullable id)object;
 @end
 

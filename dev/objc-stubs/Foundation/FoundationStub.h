@@ -25,6 +25,9 @@ typedef double NSTimeInterval;
 @end
 @interface NSDictionary : NSObject
 @end
+@interface NSMutableDictionary : NSDictionary
+- (instancetype)init;
+@end
 @interface NSSet : NSObject
 @end
 @interface NSData : NSObject

@@ -9,6 +9,8 @@ package enum PrimusEvent: Sendable {
     /// A value to send, before the transforms.
     case outgoing(PrimusOutgoing)
     case trace(PrimusTrace)
+    /// A place among the events of the client for JavaScript, with a number of the consumer's.
+    case mark(UInt64)
     /// A message that was sent or received, without secrets.
     case frame(TracedFrame)
     /// An event of a plugin.

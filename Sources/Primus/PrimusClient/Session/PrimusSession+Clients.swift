@@ -163,6 +163,11 @@ extension PrimusSession {
         effects.deliver(.trace(event()), on: self.traces)
     }
 
+    /// Marks a place among the events.
+    package mutating func mark(_ number: UInt64, _ effects: inout Effects<Self>) {
+        effects.deliver(.mark(number), on: self.traces)
+    }
+
     mutating func setTraceState(_ state: PrimusTrace.ReadyState, _ effects: inout Effects<Self>) {
         guard state != self.traceState else { return }
         self.traceState = state

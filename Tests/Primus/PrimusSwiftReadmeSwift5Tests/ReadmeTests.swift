@@ -1,0 +1,1 @@
+../PrimusSwiftReadmeTests/ReadmeTests.swift
