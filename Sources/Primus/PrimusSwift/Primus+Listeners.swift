@@ -1,8 +1,8 @@
 public import Dispatch
 
-// A listener takes the arguments of an event one by one, each as a type of its own: `Any`, `[String: Any]`, `String`, a type that is `Decodable`
-// for values that were received, `NSError` or `PrimusError` for errors. It may take fewer. If an argument has another type, the listener isn't
-// called, and an event `error` says why.
+// A listener takes the arguments of an event one by one, each as a type of its own: `Any`, `[String: Any]`, `String`, a type that is
+// `Decodable` for values that were received, `NSError` or `PrimusError` for errors. It may take fewer. If an argument has another type, the
+// listener isn't called, and an event `error` says why.
 extension Primus {
     /// Adds a listener of an event, which is called on the main actor.
     ///
@@ -12,8 +12,8 @@ extension Primus {
     /// ```
     /// - Parameters:
     ///   - event: The name of the event.
-    ///   - listener: Called with the arguments of each event, as the types of its parameters. It may take fewer. If an argument can't be converted
-    ///     to the type of its parameter, the listener isn't called, and an event `error` says why.
+    ///   - listener: Called with the arguments of each event, as the types of its parameters. It may take fewer. If an argument can't be
+    ///     converted to the type of its parameter, the listener isn't called, and an event `error` says why.
     /// - Returns: An object for ``removeListener(_:_:)``. The listener remains if you don't keep it.
     @discardableResult
     public func on<each Argument>(

@@ -37,11 +37,11 @@ public enum PrimusReadyState: Int, Sendable {
 /// primus.on("data") { (data: [String: Any], raw: Any) in print(data) }
 /// primus.write(["my-data": 123])
 /// ```
-/// A client opens by itself, in a later turn of the main queue, unless ``PrimusConnectOptions/manual`` is set. From then until it is ended, it
-/// keeps itself alive, as in Primus-Objc. One that isn't open is released with its last reference.
+/// A client opens by itself, in a later turn of the main queue, unless ``PrimusConnectOptions/manual`` is set. From then until it is ended,
+/// it keeps itself alive, as in Primus-Objc. One that isn't open is released with its last reference.
 ///
-/// Methods can be called from any thread. Listeners are called on the main queue unless another one is chosen: those of one queue in the order
-/// of the events, one at a time, never under a lock. For an event, they are called in the order in which they were added.
+/// Methods can be called from any thread. Listeners are called on the main queue unless another one is chosen: those of one queue in the
+/// order of the events, one at a time, never under a lock. For an event, they are called in the order in which they were added.
 ///
 /// `@unchecked Sendable`: all state is protected by a lock. A subclass protects its own.
 #if canImport(ObjectiveC)
@@ -69,8 +69,8 @@ open class Primus: NSObject, @unchecked Sendable {
         var plugins = Plugins()
         /// The revision of the options from which the plugins were created.
         var pluginRevision: UInt64?
-        /// The queues whose listeners know that the client is initialised.
-        var initialised: Set<PrimusQueue> = []
+        /// The queues whose listeners know the transformer and the parser.
+        var informed: Set<PrimusQueue> = []
         /// Whether the client opens by itself soon.
         var isOpeningSoon = false
         var isDestroyed = false
@@ -97,8 +97,8 @@ open class Primus: NSObject, @unchecked Sendable {
 
     /// Creates a client with the default settings.
     ///
-    /// - Parameter url: The URL of the server, with its path. A user name and a password in it become the header field `Authorization`. If the URL
-    ///   isn't valid, the client emits `error` and `end` when it is opened.
+    /// - Parameter url: The URL of the server, with its path. A user name and a password in it become the header field `Authorization`. If
+    ///   the URL isn't valid, the client emits `error` and `end` when it is opened.
     #if canImport(ObjectiveC)
     @objc(initWithURL:)
     #endif
@@ -166,8 +166,8 @@ open class Primus: NSObject, @unchecked Sendable {
     /// The client of the typed API that this client uses, for code that moves to it step by step.
     ///
     /// Both have the same connection: ``open()`` and ``end()`` of one affect the other. The settings come from ``options``, and must not be
-    /// changed with `update(_:)`. If the parser, the transformer, the plugins or the transports of the options change, it is replaced when the
-    /// client is opened again.
+    /// changed with `update(_:)`. If the parser, the transformer, the plugins or the transports of the options change, it is replaced when
+    /// the client is opened again.
     public var client: PrimusConnection { self.engine().connection }
 
     // MARK: State
@@ -211,8 +211,8 @@ open class Primus: NSObject, @unchecked Sendable {
 
     // MARK: Connecting
 
-    /// Connects. Needed if ``PrimusConnectOptions/manual`` is set, and after ``end()``. If the client is open, or was destroyed, the method has no
-    /// effect.
+    /// Connects. Needed if ``PrimusConnectOptions/manual`` is set, and after ``end()``. If the client is open, or was destroyed, the method
+    /// has no effect.
     public func open() {
         let isDestroyed = self.state.withLock { state in
             if state.isDestroyed { return true }
@@ -295,8 +295,8 @@ open class Primus: NSObject, @unchecked Sendable {
 
     /// Writes a message. Without a connection, it waits in a queue.
     ///
-    /// - Parameter data: A dictionary, an array, a string, a number, a Boolean value, `Data`, a `Date`, `NSNull`, a `PrimusValue`, or a value of a type
-    ///   that is `Encodable`.
+    /// - Parameter data: A dictionary, an array, a string, a number, a Boolean value, `Data`, a `Date`, `NSNull`, a `PrimusValue`, or a
+    ///   value of a type that is `Encodable`.
     /// - Returns: Whether the message was taken. If not, an event `error` says why.
     @discardableResult
     public func write(_ data: Any) -> Bool {
@@ -405,7 +405,7 @@ open class Primus: NSObject, @unchecked Sendable {
             problem = error
         }
         let (transforms, queues) = self.state.withLock { state in
-            state.initialised = []
+            state.informed = []
             return (state.transforms, state.listeners.queues)
         }
         configuration.transforms = transforms
@@ -631,7 +631,7 @@ open class Primus: NSObject, @unchecked Sendable {
                 self.call("error", [.error(error)], on: queue)
             }
         case .update(.dialect(let dialect)):
-            guard self.state.withLock({ $0.initialised.insert(queue).inserted }) else { return }
+            guard self.state.withLock({ $0.informed.insert(queue).inserted }) else { return }
             self.call("initialised", [.object("\(dialect.transformer)"), .object("\(dialect.parser)")], on: queue)
         case .trace(let trace):
             for (name, arguments) in PrimusEventTable.events(of: trace, self.options.reconnect) { self.call(name, arguments, on: queue) }

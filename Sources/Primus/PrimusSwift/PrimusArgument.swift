@@ -49,7 +49,8 @@ struct ListenerArguments {
         self.arguments = arguments
     }
 
-    /// Returns the next argument. An event may have more arguments than a listener takes. One that is missing is `nil` for an optional parameter.
+    /// Returns the next argument. An event may have more arguments than a listener takes. One that is missing is `nil` for an optional
+    /// parameter.
     mutating func next<Value>(_ type: Value.Type) throws(Mismatch) -> Value {
         defer { self.index += 1 }
         guard self.index < self.arguments.count else {
@@ -64,7 +65,8 @@ struct ListenerArguments {
 
 /// An object of the application that isn't `Sendable`.
 ///
-/// `@unchecked Sendable`: the object is only passed from the code that emits an event to the listeners, which the application chose to share it.
+/// `@unchecked Sendable`: the object is only passed from the code that emits an event to the listeners, which the application chose to
+/// share it.
 struct ObjectBox: @unchecked Sendable {
     let object: Any
 

@@ -138,18 +138,19 @@ public final class PrimusConnectOptions: NSObject, NSCopying, @unchecked Sendabl
         set { self.change { $0.manual = newValue } }
     }
 
-    /// Whether the client asks the system for time when the app enters the background. The default is whether the app has the background mode
-    /// `voip`, as in Primus-Objc.
+    /// Whether the client asks the system for time when the app enters the background. The default is whether the app has the background
+    /// mode `voip`, as in Primus-Objc.
     ///
-    /// Apple platforms don't keep connections of apps in the background anymore, whatever their mode: the time ends after seconds or minutes.
-    /// Whatever this property is, the client checks its connection when the app is active again, and connects immediately if it was lost.
+    /// Apple platforms don't keep connections of apps in the background anymore, whatever their mode: the time ends after seconds or
+    /// minutes. Whatever this property is, the client checks its connection when the app is active again, and connects immediately if it
+    /// was lost.
     public var stayConnectedInBackground: Bool {
         get { self.current.stayConnectedInBackground }
         set { self.change { $0.stayConnectedInBackground = newValue } }
     }
 
-    /// The plugins by their names: each is a class that is a ``PluginProtocol`` or ``PrimusEmitterPlugin``, the name of such a class, the name of a
-    /// plugin that `PrimusClient` contains, such as `"multiplex"`, or a `PrimusPlugin`.
+    /// The plugins by their names: each is a class that is a ``PluginProtocol`` or ``PrimusEmitterPlugin``, the name of such a class, the
+    /// name of a plugin that `PrimusClient` contains, such as `"multiplex"`, or a `PrimusPlugin`.
     public var plugins: [String: any Sendable] {
         get { self.current.plugins }
         set { self.change(ofKept: true) { $0.plugins = newValue } }

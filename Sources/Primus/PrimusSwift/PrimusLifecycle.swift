@@ -30,7 +30,8 @@ public struct PrimusLifecycle: Sendable {
         (self.observe, self.requestTime) = (observe, requestTime)
     }
 
-    /// On Apple platforms with apps in the background, the notifications of the app, and an expiring activity of the process. Elsewhere, nothing.
+    /// On Apple platforms with apps in the background, the notifications of the app, and an expiring activity of the process. Elsewhere,
+    /// nothing.
     public static let standard = PrimusLifecycle { handler in
         #if canImport(ObjectiveC)
         // Named by their texts, so that extensions of apps, which have no `UIApplication`, can use this library.

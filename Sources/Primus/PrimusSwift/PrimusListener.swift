@@ -18,17 +18,16 @@ public final class PrimusListener: Sendable {
     ///
     /// - Returns: Why the listener wasn't called; `nil` if it was.
     let call: @Sendable ([PrimusArgument]) -> String?
-    #if canImport(ObjectiveC)
-    /// The block or the method of Objective-C.
-    private let objcOwner = Lock<ListenerOwner?>(nil)
-    var owner: ListenerOwner? {
-        get { self.objcOwner.withLock { $0 } }
-        set { self.objcOwner.withLock { $0 = newValue } }
-    }
-    #endif
+    /// The identity of a listener of Objective-C.
+    private let identity = Lock<(any Sendable)?>(nil)
 
     init(_ event: String, isOnce: Bool, on queue: PrimusQueue, call: @escaping @Sendable ([PrimusArgument]) -> String?) {
         (self.event, self.isOnce, self.queue, self.call) = (event, isOnce, queue, call)
+    }
+
+    var owner: (any Sendable)? {
+        get { self.identity.withLock { $0 } }
+        set { self.identity.withLock { $0 = newValue } }
     }
 }
 

@@ -43,8 +43,8 @@ public enum PrimusReconnectionStrategy: Int, Sendable, CaseIterable {
 /// ```swift
 /// options.reconnect.retries = 3
 /// ```
-/// All times are in seconds. A change applies from the next attempt on, also if the options belong to a client that is connected. Values that
-/// are out of range are replaced by the nearest one that isn't.
+/// All times are in seconds. A change applies from the next attempt on, also if the options belong to a client that is connected. Values
+/// that are out of range are replaced by the nearest one that isn't.
 ///
 /// `@unchecked Sendable`: all state is protected by a lock.
 #if canImport(ObjectiveC)
@@ -104,15 +104,15 @@ public final class PrimusReconnectOptions: NSObject, NSCopying, @unchecked Senda
         set { self.change { $0.factor = newValue } }
     }
 
-    /// In settings, the time limit of an attempt; the default is -1, which stands for 30 seconds. In the argument of an event, the delay before
-    /// the attempt, as in Primus-Objc.
+    /// In settings, the time limit of an attempt; the default is -1, which stands for 30 seconds. In the argument of an event, the delay
+    /// before the attempt, as in Primus-Objc.
     public var timeout: TimeInterval {
         get { self.current.timeout }
         set { self.change { $0.timeout = newValue } }
     }
 
-    /// Whether the server authorizes clients. Setting it to `true` adds the strategy ``PrimusReconnectionStrategy/timeout``, as in Primus-Objc.
-    /// In any case, a refusal with the status 401 or 403 is final.
+    /// Whether the server authorizes clients. Setting it to `true` adds the strategy ``PrimusReconnectionStrategy/timeout``, as in
+    /// Primus-Objc. In any case, a refusal with the status 401 or 403 is final.
     public var authorization: Bool {
         get { self.current.authorization }
         set {
@@ -123,8 +123,8 @@ public final class PrimusReconnectOptions: NSObject, NSCopying, @unchecked Senda
         }
     }
 
-    /// The events after which the client reconnects, unless ``PrimusConnectOptions/strategy`` has others. The default is all of them. Without
-    /// any, it doesn't reconnect.
+    /// The events after which the client reconnects, unless ``PrimusConnectOptions/strategy`` has others. The default is all of them.
+    /// Without any, it doesn't reconnect.
     public var strategies: [PrimusReconnectionStrategy] {
         get { self.current.strategies }
         set { self.change { $0.strategies = newValue } }

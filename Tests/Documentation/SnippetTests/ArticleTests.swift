@@ -180,6 +180,16 @@ import Testing
         return Set(lines.compactMap { line in line.firstMatch(of: /func `(?<name>[^`]+)`\(/).map { String($0.name) } })
     }
 
+    @Test func `each piece of Swift code in the article on Primus-Objc is compiled`() throws {
+        let rows = try Self.rows(of: "MigratingFromPrimusObjc", in: "Primus/PrimusSwift")
+        let tables = rows.split { $0[0] == "Primus-Objc" || $0[0] == "`Primus`" }
+        try #require(tables.count == 3)
+        let code = tables.joined().flatMap { Self.code(in: $0[1]) }
+        #expect(code.count > 50)
+        let compiled = try Snippets.lines(ofFile: "Tests/Documentation/SnippetTests/PrimusObjcIdioms.swift").joined(separator: "\n")
+        for piece in code { #expect(compiled.contains(piece), "add this to PrimusObjcIdioms.swift: \(piece)") }
+    }
+
     @Test func `each piece of Swift code in the article on signalr-client-swift is compiled`() throws {
         let rows = try Self.rows(of: "MigratingFromSignalRClientSwift", in: "SignalR/SignalRClient")
         let tables = rows.split { $0[0] == "code" || $0[0].hasPrefix("`Hub") }

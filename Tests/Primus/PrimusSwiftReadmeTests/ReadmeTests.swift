@@ -11,8 +11,9 @@ import Testing
 import FoundationNetworking
 #endif
 
-// The lines of the README of Primus-Objc in Swift, as code of the main actor, of an actor, and of no actor contains them. This file is compiled
-// in Swift 5 and in Swift 6 mode. The lines run with the server of this package on a port; instead of `NSLog`, they call a recorder.
+// The lines of the README of Primus-Objc in Swift, as code of the main actor, of an actor, and of no actor contains them. This file is
+// compiled in Swift 5 and in Swift 6 mode. The lines run with the server of this package on a port; instead of `NSLog`, they call a
+// recorder.
 
 /// The lines of the README, in code of the main actor.
 @MainActor final class ReadmeOnMainActor {

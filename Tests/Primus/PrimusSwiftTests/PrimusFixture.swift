@@ -57,8 +57,8 @@ final class PrimusFixture: Sendable {
         _ = self.trace.take()
     }
 
-    /// Waits until an event is the last one. The clock advances only while the last event is one after which the client waits for it, so that
-    /// its time limits don't expire before what it waits for.
+    /// Waits until an event is the last one. The clock advances only while the last event is one after which the client waits for it, so
+    /// that its time limits don't expire before what it waits for.
     func awaits(_ event: String, advancingAfter idle: Set<String> = ["reconnect scheduled", "readyStateChange end"]) async throws {
         try await eventually {
             let last = self.trace.all.last

@@ -22,7 +22,7 @@ extension Primus {
     /// Removes a listener: the same block that was added.
     @available(swift, obsoleted: 1.0)
     @objc(removeListener:listener:) public func objcRemoveListener(_ event: String, listener: AnyObject) {
-        for known in self.listeners(event) where known.owner?.isSame(listener, nil) ?? false { self.removeListener(event, known) }
+        for known in self.listeners(event) where Self.is(known, listener, nil) { self.removeListener(event, known) }
     }
 
     /// Adds a listener: a method of an object, which isn't retained.
@@ -46,7 +46,7 @@ extension Primus {
     /// Removes a listener: a method of an object.
     @available(swift, obsoleted: 1.0)
     @objc(removeListener:selector:target:) public func objcRemoveListener(_ event: String, selector: Selector, target: NSObject) {
-        for known in self.listeners(event) where known.owner?.isSame(target, selector) ?? false { self.removeListener(event, known) }
+        for known in self.listeners(event) where Self.is(known, target, selector) { self.removeListener(event, known) }
     }
 
     /// Calls the listeners of an event, with up to three arguments.
@@ -59,8 +59,8 @@ extension Primus {
     @available(swift, obsoleted: 1.0)
     @objc(send:data:) public func objcSend(_ event: String, data: Any) { _ = self.send(event, arguments: [data]) }
 
-    /// Adds a transform: a block that may change the dictionary, whose value for the key `data` is the message, and returns whether the message is
-    /// passed on. Other keys that it sets become members of a message that is a dictionary.
+    /// Adds a transform: a block that may change the dictionary, whose value for the key `data` is the message, and returns whether the
+    /// message is passed on. Other keys that it sets become members of a message that is a dictionary.
     @available(swift, obsoleted: 1.0)
     @objc(transform:fn:) public func objcTransform(_ type: String, fn: @escaping @Sendable (NSMutableDictionary) -> Bool) {
         self.transform(type) { data in
@@ -71,6 +71,10 @@ extension Primus {
             for case (let key as String, let value) in dictionary where key != "data" { data[key] = value }
             return true
         }
+    }
+
+    private static func `is`(_ listener: PrimusListener, _ object: AnyObject, _ selector: Selector?) -> Bool {
+        (listener.owner as? ListenerOwner)?.isSame(object, selector) ?? false
     }
 
     private func add(_ event: String, block: AnyObject, isOnce: Bool) {
@@ -143,7 +147,7 @@ extension PrimusReconnectOptions {
     }
 }
 
-/// What identifies a listener of Objective-C.
+/// The identity of a listener of Objective-C.
 ///
 /// `@unchecked Sendable`: nothing changes after the initialization, and the objects are only called on the queue of the listener.
 final class ListenerOwner: @unchecked Sendable {
