@@ -247,8 +247,10 @@ open class Primus: NSObject, @unchecked Sendable {
             return (state.engine?.connection, state.isOpeningSoon)
         }
         guard wasAwaited else {
-            connection?.end()
-            return
+            // The end of a client that isn't open has no events.
+            guard let connection else { return }
+            if case .closed = connection.state { return }
+            return connection.end()
         }
         for event in ["outgoing::end", "close", "end"] { self.post(event) }
     }

@@ -98,6 +98,19 @@ import FoundationNetworking
         #expect(primus.client.configuration.headers["Authorization"] == "Bearer token")
     }
 
+    @Test func `no description contains credentials`() async throws {
+        var request = URLRequest(url: try #require(URL(string: "http://usr:secret1@localhost/primus?token=secret2")))
+        request.setValue("secret3", forHTTPHeaderField: "X-Token")
+        let options = PrimusConnectOptions()
+        options.manual = true
+        let primus = Primus(urlRequest: request, options: options)
+        var text = "\(primus) \(options)"
+        dump(primus, to: &text)
+        dump(options, to: &text)
+        dump(PrimusURLOptions(primus.client.configuration.endpoint), to: &text)
+        #expect(!text.contains("secret"), "\(text)")
+    }
+
     // MARK: Types of the application
 
     final class Reverse: ParserProtocol {

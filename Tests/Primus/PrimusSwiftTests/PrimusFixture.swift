@@ -57,13 +57,15 @@ final class PrimusFixture: Sendable {
         _ = self.trace.take()
     }
 
-    /// Waits until an event is the last one. The clock advances only while the last event is one after which the client waits for it, so
-    /// that its time limits don't expire before what it waits for.
-    func awaits(_ event: String, advancingAfter idle: Set<String> = ["reconnect scheduled", "readyStateChange end"]) async throws {
+    /// Waits until an event is the last one. The clock advances only while an attempt is scheduled, or while the last event is one after which
+    /// nothing happens until a time limit expires, so that limits don't expire before what the client waits for.
+    func awaits(_ event: String, advancingAfter idle: Set<String> = [], containing other: String? = nil) async throws {
         try await eventually {
-            let last = self.trace.all.last
-            if last == event { return true }
-            if let last, idle.contains(last) { self.memory.clock.advance(by: .milliseconds(250)) }
+            let all = self.trace.all
+            if all.last == event, other.map({ all.contains($0) }) ?? true { return true }
+            if self.primus.attemptOptions?.backoff == true || all.last.map({ idle.contains($0) }) ?? false {
+                self.memory.clock.advance(by: .milliseconds(250))
+            }
             return false
         }
     }

@@ -73,12 +73,7 @@ import Testing
         let test = try await PrimusFixture { $0.reconnect.retries = 2 }
         test.memory.server.faults.refusalStatus = 503
         test.primus.open()
-        try await eventually {
-            if ["reconnect scheduled", "readyStateChange end"].contains(test.trace.all.last) {
-                test.memory.clock.advance(by: .milliseconds(250))
-            }
-            return test.trace.all.contains("reconnect failed") && test.trace.all.last == "readyStateChange end"
-        }
+        try await test.awaits("readyStateChange end", containing: "reconnect failed")
         let failed = ["incoming::end", "readyStateChange end"]
         #expect(
             test.trace.all == self.opening.prefix(4) + ["incoming::error", "error", "reconnect scheduled"] + failed + self.attempt
@@ -107,10 +102,7 @@ import Testing
         try await test.open()
         test.memory.network.condition = .silent
         test.memory.network.cut()
-        try await eventually {
-            if ["reconnect scheduled", "outgoing::url"].contains(test.trace.all.last) { test.memory.clock.advance(by: .milliseconds(250)) }
-            return test.trace.all.contains("reconnect failed") && test.trace.all.last == "readyStateChange end"
-        }
+        try await test.awaits("readyStateChange end", advancingAfter: ["outgoing::url"], containing: "reconnect failed")
         #expect(
             test.trace.all == ["incoming::end", "readyStateChange end", "close", "reconnect scheduled"] + self.attempt
                 + ["reconnect timeout", "end", "reconnect failed", "readyStateChange end"])
@@ -204,5 +196,15 @@ import Testing
         monitor.pathChanged()
         try await test.settle()
         #expect(test.trace.all == self.ended && test.memory.server.sparks.isEmpty)
+    }
+
+    @Test func `a client that wasn't opened ends without events`() async throws {
+        let test = try await PrimusFixture()
+        _ = test.primus.client
+        test.primus.end("unsent")
+        #expect(test.primus.client.queuedCount == 0)
+        #expect(test.primus.destroy())
+        try await test.awaits("destroy")
+        #expect(test.trace.all == ["destroy"])
     }
 }

@@ -1,0 +1,14 @@
+extension Primus: CustomReflectable {
+    /// A mirror without the request and the options, which may contain secrets.
+    public var customMirror: Mirror { Mirror(self, children: ["readyState": self.readyState]) }
+}
+
+extension PrimusConnectOptions: CustomReflectable {
+    /// A mirror without the contents, which may be secret.
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}
+
+extension PrimusURLOptions: CustomReflectable {
+    /// A mirror without the path and the query, which may be secret.
+    public var customMirror: Mirror { Mirror(self, children: ["host": self.host, "port": self.port, "secure": self.secure]) }
+}
