@@ -197,6 +197,18 @@ open class Primus: NSObject, @unchecked Sendable {
         return self.options.reconnect.describing(retry, isScheduled: isScheduled)
     }
 
+    /// The name of the transformer of the connection, while there is one, and otherwise that of the options. Setting it changes the options.
+    public var transformer: String? {
+        get { self.connection?.dialect.map { "\($0.transformer)" } ?? self.options.transformer }
+        set { self.options.transformer = newValue }
+    }
+
+    /// The name of the parser of the connection, while there is one, and otherwise that of the options. Setting it changes the options.
+    public var parser: String? {
+        get { self.connection?.dialect.map { "\($0.parser)" } ?? self.options.parser }
+        set { self.options.parser = newValue }
+    }
+
     /// The plugins that the client has created, by their names.
     public var plugins: [String: Any] { self.state.withLock { $0.plugins }.objects }
 

@@ -98,6 +98,22 @@ import FoundationNetworking
         #expect(primus.client.configuration.headers["Authorization"] == "Bearer token")
     }
 
+    @Test(arguments: [PrimusTransformerKind.websockets, .sockjs, .engineIO], [PrimusParserKind.json, .ejson])
+    func `the transformer and the parser by their names`(transformer: PrimusTransformerKind, parser: PrimusParserKind) async throws {
+        var server = PrimusServerConfiguration()
+        (server.transformer, server.parser) = (transformer, parser)
+        let test = try await PrimusFixture(server) { $0.autodetect = false }
+        (test.primus.transformer, test.primus.parser) = ("\(transformer)", "\(parser)")
+        let echo = test.memory.server.onMessage { message in _ = try? message.spark.write(message.value) }
+        let received = EventRecorder<Bool>()
+        test.primus.on("data", queue: test.queue) { (data: [String: Any]) in received.record(data["at"] is Date == (parser == .ejson)) }
+        try await test.open()
+        #expect(test.primus.transformer == "\(transformer)" && test.primus.parser == "\(parser)")
+        test.primus.write(["at": Date(timeIntervalSince1970: 1)])
+        try await eventually { received.all == [true] }
+        withExtendedLifetime(echo) {}
+    }
+
     @Test func `no description contains credentials`() async throws {
         var request = URLRequest(url: try #require(URL(string: "http://usr:secret1@localhost/primus?token=secret2")))
         request.setValue("secret3", forHTTPHeaderField: "X-Token")

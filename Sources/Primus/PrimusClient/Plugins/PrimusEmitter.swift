@@ -3,7 +3,12 @@ public import RealtimeCore
 
 extension PrimusConnection {
     /// An event of primus-emitter for a consumer of ``observeEvents(on:buffer:includingEmitter:_:)``.
-    package func emitterEvent(_ event: PrimusPluginEvent) -> PrimusEmitterEvent? { PluginCalls(self).event(nil, nil)(event) }
+    package func emitterEvent(_ event: PrimusPluginEvent) -> PrimusEmitterEvent? {
+        let calls = PluginCalls(self)
+        let convert = calls.event(nil, nil)
+        // The compiler would warn that the weak reference of the conversion is nil.
+        return withExtendedLifetime(calls) { convert(event) }
+    }
 
     /// Sends an event of primus-emitter without waiting, in the order of `enqueue(_:)`.
     ///
