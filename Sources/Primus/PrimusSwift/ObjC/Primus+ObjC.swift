@@ -172,6 +172,11 @@ extension PrimusArgument {
     /// The argument as an object for Objective-C.
     var objcObject: AnyObject {
         if case .error(let error) = self { return error as NSError }
+        if case .object(let acknowledge as PrimusAcknowledgement) = self {
+            // As in primus-emitter-objc, a block without parameters.
+            let block: @convention(block) () -> Void = { acknowledge() }
+            return unsafeBitCast(block, to: AnyObject.self)
+        }
         return self.any as AnyObject
     }
 }
