@@ -20,19 +20,19 @@ extension Primus {
         _ event: String, _ listener: @escaping @MainActor @Sendable (repeat each Argument) -> Void
     ) -> PrimusListener { self.add(event, isOnce: false, on: .main) { Self.callOnMain(listener, $0) } }
 
-    /// Adds a listener of an event whose argument has any type; see ``on(_:_:)``.
+    /// Adds a listener of an event whose argument has any type; see `on(_:_:)`.
     @discardableResult
     public func on(_ event: String, _ listener: @escaping @MainActor @Sendable (Any) -> Void) -> PrimusListener {
         self.add(event, isOnce: false, on: .main) { Self.callOnMain(listener, $0) }
     }
 
-    /// Adds a listener of an event whose arguments have any types; see ``on(_:_:)``.
+    /// Adds a listener of an event whose arguments have any types; see `on(_:_:)`.
     @discardableResult
     public func on(_ event: String, _ listener: @escaping @MainActor @Sendable (Any, Any) -> Void) -> PrimusListener {
         self.add(event, isOnce: false, on: .main) { Self.callOnMain(listener, $0) }
     }
 
-    /// Adds a listener of an event, which is called on a queue; see ``on(_:_:)``.
+    /// Adds a listener of an event, which is called on a queue; see `on(_:_:)`.
     ///
     /// - Parameters:
     ///   - event: The name of the event.
@@ -44,19 +44,19 @@ extension Primus {
         _ event: String, queue: DispatchQueue, _ listener: @escaping @Sendable (repeat each Argument) -> Void
     ) -> PrimusListener { self.add(event, isOnce: false, on: PrimusQueue(queue: queue)) { Self.call(listener, $0) } }
 
-    /// Adds a listener that is called once, for the next event; see ``on(_:_:)``.
+    /// Adds a listener that is called once, for the next event; see `on(_:_:)`.
     @discardableResult
     public func once<each Argument>(
         _ event: String, _ listener: @escaping @MainActor @Sendable (repeat each Argument) -> Void
     ) -> PrimusListener { self.add(event, isOnce: true, on: .main) { Self.callOnMain(listener, $0) } }
 
-    /// Adds a listener that is called once, for the next event; see ``on(_:_:)``.
+    /// Adds a listener that is called once, for the next event; see `on(_:_:)`.
     @discardableResult
     public func once(_ event: String, _ listener: @escaping @MainActor @Sendable (Any) -> Void) -> PrimusListener {
         self.add(event, isOnce: true, on: .main) { Self.callOnMain(listener, $0) }
     }
 
-    /// Adds a listener that is called once, for the next event; see ``on(_:_:)``.
+    /// Adds a listener that is called once, for the next event; see `on(_:_:)`.
     @discardableResult
     public func once(_ event: String, _ listener: @escaping @MainActor @Sendable (Any, Any) -> Void) -> PrimusListener {
         self.add(event, isOnce: true, on: .main) { Self.callOnMain(listener, $0) }
@@ -68,19 +68,19 @@ extension Primus {
         _ event: String, queue: DispatchQueue, _ listener: @escaping @Sendable (repeat each Argument) -> Void
     ) -> PrimusListener { self.add(event, isOnce: true, on: PrimusQueue(queue: queue)) { Self.call(listener, $0) } }
 
-    /// Adds a listener; another name for ``on(_:_:)``.
+    /// Adds a listener; another name for `on(_:_:)`.
     @discardableResult
     public func addListener<each Argument>(
         _ event: String, _ listener: @escaping @MainActor @Sendable (repeat each Argument) -> Void
     ) -> PrimusListener { self.add(event, isOnce: false, on: .main) { Self.callOnMain(listener, $0) } }
 
-    /// Adds a listener; another name for ``on(_:_:)``.
+    /// Adds a listener; another name for `on(_:_:)`.
     @discardableResult
     public func addListener(_ event: String, _ listener: @escaping @MainActor @Sendable (Any) -> Void) -> PrimusListener {
         self.on(event, listener)
     }
 
-    /// Adds a listener; another name for ``on(_:_:)``.
+    /// Adds a listener; another name for `on(_:_:)`.
     @discardableResult
     public func addListener(_ event: String, _ listener: @escaping @MainActor @Sendable (Any, Any) -> Void) -> PrimusListener {
         self.on(event, listener)

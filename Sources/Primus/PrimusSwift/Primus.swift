@@ -576,7 +576,7 @@ open class Primus: NSObject, @unchecked Sendable {
     ///
     /// - Parameters:
     ///   - event: The name of the event.
-    ///   - listener: The object that ``on(_:_:)`` returned.
+    ///   - listener: The object that `on(_:_:)` returned.
     public func removeListener(_ event: String, _ listener: PrimusListener) {
         guard listener.event == event else { return }
         self.state.withLock { $0.listeners.remove(listener) }
