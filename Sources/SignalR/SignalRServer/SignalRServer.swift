@@ -19,7 +19,8 @@ import SignalRWire
 /// Keep a reference to the server for as long as it is needed. Releasing it closes its connections and stops its listener; to wait until
 /// all connections have ended, call ``stop()``.
 public final class SignalRServer: Sendable {
-    private let handler: SignalRServerHandler
+    /// Tests pass requests to it.
+    let handler: SignalRServerHandler
     private let server: EmbeddedServer<SignalRServerMachine>
     private let configuration: SignalRServerConfiguration
     private let registry: HubRegistry

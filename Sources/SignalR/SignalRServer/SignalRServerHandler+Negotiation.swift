@@ -4,10 +4,11 @@ import SignalRWire
 /// Negotiations, and refreshes of the authentication.
 extension SignalRServerHandler {
     func negotiate(_ request: HTTPRequestHead, _ hub: Hub, _ responder: any HTTPResponder) {
-        let authentication = self.authenticate(request, hub, isNegotiation: true) { decision in
+        self.authenticate(request, hub, isNegotiation: true) { authentication in
+            responder.onDisconnect { authentication.cancel() }
+        } decided: { decision in
             responder.respond(self.response(to: request, hub, decision))
         }
-        if let authentication { responder.onDisconnect { authentication.cancel() } }
     }
 
     private func response(to request: HTTPRequestHead, _ hub: Hub, _ decision: SignalRAuthenticationDecision) -> HTTPResponse {
@@ -60,10 +61,11 @@ extension SignalRServerHandler {
         guard let connection = self.driver.read({ $0.connection(withToken: token, on: hub.id) }) else {
             return responder.respond(self.unknownConnection(hub))
         }
-        let authentication = self.authenticate(request, hub, refreshing: connection) { decision in
+        self.authenticate(request, hub, refreshing: connection) { authentication in
+            responder.onDisconnect { authentication.cancel() }
+        } decided: { decision in
             responder.respond(self.refresh(connection, token, hub, decision))
         }
-        if let authentication { responder.onDisconnect { authentication.cancel() } }
     }
 
     private func refresh(

@@ -58,11 +58,14 @@ extension SignalRServerHandler {
             request: request, body: body, kind: kind, hub: hub, token: Self.field("id", request), responder: responder)
         // Without a hook, the decision is made before this function returns.
         if case .brings = kind, self.hooks.authenticate != nil { exchange.place = self.reservePlace(exchange) }
-        let authentication = self.authenticate(request, hub) { [exchange] in self.decided($0, about: exchange) }
-        guard let authentication else { return }
-        responder.onDisconnect { [exchange] in
-            authentication.cancel()
-            exchange.respond(Self.response(400, "The client cancelled the request."))
+        self.authenticate(request, hub) { [exchange] authentication in
+            responder.onDisconnect {
+                // An accepted request belongs to its connection, which must learn of the end.
+                guard authentication.cancel() else { return }
+                exchange.respond(Self.response(400, "The client cancelled the request."))
+            }
+        } decided: { [exchange] in
+            self.decided($0, about: exchange)
         }
     }
 

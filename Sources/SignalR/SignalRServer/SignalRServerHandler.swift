@@ -106,10 +106,11 @@ final class SignalRServerHandler: ListenerHandler {
         switch self.endpoint(request) {
         case .hub(let hub):
             return .later { responder in
-                let authentication = self.authenticate(request, hub, isNegotiation: false) { decision in
+                self.authenticate(request, hub) { authentication in
+                    responder.onCancel { authentication.cancel() }
+                } decided: { decision in
                     if let response = self.rejection(of: request, hub, decision) { responder.reject(response) } else { responder.accept() }
                 }
-                if let authentication { responder.onCancel { authentication.cancel() } }
             }
         case .negotiation: return .reject(Self.negotiationNeedsPost)
         case .refresh: return .reject(Self.refreshNeedsPost)
@@ -146,27 +147,23 @@ final class SignalRServerHandler: ListenerHandler {
 
     /// Asks the hook, unless the faults decide.
     ///
-    /// - Parameter connection: The connection whose authentication is refreshed, for the same user.
-    /// - Returns: The running decision, or `nil` if there is none to cancel.
+    /// - Parameters:
+    ///   - connection: The connection whose authentication is refreshed, for the same user.
+    ///   - pending: Called before the hook is asked, with the decision, which the caller cancels when the client disconnects. What the caller
+    ///     registers for that may be replaced as soon as the hook has decided.
+    ///   - decided: Receives the decision, before this function returns if no hook is asked.
     func authenticate(
         _ request: HTTPRequestHead, _ hub: Hub, isNegotiation: Bool = false, refreshing connection: HubConnectionInfo? = nil,
-        _ decided: @escaping @Sendable (SignalRAuthenticationDecision) -> Void
-    ) -> PendingDecision<SignalRAuthenticationDecision>? {
-        guard !self.origin(of: request).isRefused else {
-            decided(.reject(status: 403))
-            return nil
-        }
+        pending: (PendingDecision<SignalRAuthenticationDecision>) -> Void,
+        decided: @escaping @Sendable (SignalRAuthenticationDecision) -> Void
+    ) {
+        guard !self.origin(of: request).isRefused else { return decided(.reject(status: 403)) }
         let token = Self.token(request)
-        if let status = self.state.withLock({ $0.faults.rejection(token: token) }) {
-            decided(.reject(status: status))
-            return nil
-        }
+        if let status = self.state.withLock({ $0.faults.rejection(token: token) }) { return decided(.reject(status: status)) }
         let (hook, approve) = (self.hooks.authenticate, connection == nil ? nil : self.hooks.approveRefresh)
-        guard hook != nil || approve != nil else {
-            decided(.accept(userID: nil))
-            return nil
-        }
+        guard hook != nil || approve != nil else { return decided(.accept(userID: nil)) }
         let authentication = PendingDecision(decided)
+        pending(authentication)
         let question = SignalRAuthenticationRequest(
             hub: hub.path, token: token, isNegotiation: isNegotiation, isRefresh: connection != nil, request: request)
         authentication.begin(within: self.configuration.authenticationTimeout, of: self.time, orElse: .reject(status: 503)) {
@@ -176,7 +173,6 @@ final class SignalRServerHandler: ListenerHandler {
             let refresh = SignalRAuthenticationRefresh(connectionID: connection.connectionID, userID: userID, authentication: question)
             return await approve?(refresh) ?? true ? decision : .reject(status: 403)
         }
-        return authentication
     }
 
     /// The server's own listener has started.

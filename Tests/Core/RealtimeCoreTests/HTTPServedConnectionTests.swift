@@ -102,10 +102,10 @@ private struct TextRules: HTTPServedConnectionRules {
         let ends = EventRecorder<Bool>()
         let connection: HTTPServedConnection<TextRules>
 
-        init(_ rules: TextRules = TextRules(), backlogBytes: Int = 1 << 20) {
+        init(_ rules: TextRules = TextRules(), backlogBytes: Int = 1 << 20, isStarted: Bool = true) {
             self.connection = HTTPServedConnection(rules, time: self.clock.time, backlogBytes: backlogBytes) { [ends] _ in ends.record(true)
             }
-            self.connection.start(self.events)
+            if isStarted { self.connection.start(self.events) }
         }
 
         deinit { self.connection.abandon() }
@@ -294,6 +294,25 @@ private struct TextRules: HTTPServedConnectionRules {
         #expect(fixture.log == ["opened 200", "received a b", "received c"])
     }
 
+    @Test func `requests that overtake the report of the opening are handled after it`() {
+        let fixture = Fixture(isStarted: false)
+        let (first, body, poll) = (fixture.wait("/first"), fixture.receive("a"), fixture.wait())
+        fixture.send("b")
+        #expect(fixture.log == [] && first.answers.all == [] && body.answers.all == [] && poll.answers.all == [])
+        fixture.connection.start(fixture.events)
+        #expect(fixture.log == ["opened 200", "received a"])
+        #expect(first.answers.all == ["200 welcome"] && body.answers.all == ["200"] && poll.answers.all == ["200 b;"])
+        #expect(fixture.receive("c").answers.all == ["200"] && fixture.newest == "received c")
+    }
+
+    @Test func `an end that overtakes the report of the opening is reported after it`() {
+        let fixture = Fixture(isStarted: false)
+        fixture.receive("a;end")
+        fixture.connection.start(fixture.events)
+        #expect(fixture.log.prefix(2) == ["opened 200", "received a"])
+        #expect(fixture.log.count == 3 && fixture.newest?.hasPrefix("closed") == true && fixture.hasEnded)
+    }
+
     @Test func `a request is answered when it is read, after a pause`() {
         let fixture = Fixture()
         fixture.connection.pauseReading()
@@ -412,6 +431,15 @@ private struct TextRules: HTTPServedConnectionRules {
         fixture.connection.flush()
         #expect(poll.answers.all == ["404"] && held.answers.all == ["404"] && fixture.log == ["opened 200"] && fixture.hasEnded)
         #expect(fixture.wait().answers.all == ["404"])
+    }
+
+    @Test func `a connection that was abandoned before its opening was reported answers its requests`() {
+        let fixture = Fixture(isStarted: false)
+        let (poll, body) = (fixture.wait(), fixture.receive("a"))
+        fixture.connection.abandon()
+        #expect(poll.answers.all == ["404"] && body.answers.all == ["200"] && fixture.hasEnded)
+        fixture.connection.start(fixture.events)
+        #expect(fixture.log == [] && fixture.wait().answers.all == ["404"])
     }
 
     // MARK: Both halves

@@ -112,10 +112,31 @@ import Testing
         #expect(self.decisions.all == ["cancelled"] && self.clock.untilNextDeadline == nil)
     }
 
-    @Test func `a hook that begins after the cancellation is cancelled as well`() async throws {
+    @Test(arguments: [false, true])
+    func `a hook isn't called after the cancellation`(hasLimit: Bool) async throws {
+        let cancelled = self.make()
+        #expect(cancelled.cancel())
+        let hook: @Sendable () async -> String = { [decisions] in
+            decisions.record("called")
+            return "late"
+        }
+        if hasLimit {
+            cancelled.begin(within: .seconds(10), of: self.clock.time, orElse: "none", hook)
+        } else {
+            cancelled.begin(hook)
+        }
+        #expect(self.clock.untilNextDeadline == nil)
+        // A task that begins later.
+        let next = self.make()
+        next.begin { "yes" }
+        try await eventually { self.decisions.all.contains("yes") }
+        #expect(self.decisions.all == ["yes"])
+    }
+
+    @Test func `a decision that was made can't be cancelled any more`() async throws {
         let pending = self.make()
-        pending.cancel()
-        pending.begin { await self.waitForever() }
-        try await eventually { self.decisions.all == ["cancelled"] }
+        pending.begin { "yes" }
+        try await eventually { self.decisions.all == ["yes"] }
+        #expect(!pending.cancel())
     }
 }

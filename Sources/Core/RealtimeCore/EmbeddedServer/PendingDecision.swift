@@ -40,16 +40,22 @@ package final class PendingDecision<Decision: Sendable>: TimerClient {
     package func begin(
         within limit: Duration, of time: any TimeSource, orElse fallback: Decision, _ hook: @escaping @Sendable () async -> Decision
     ) {
-        self.state.withLock { $0.limit = TimeLimit(time: time, decision: fallback) }
-        time.schedule(self, at: time.now.advanced(by: max(.milliseconds(1), limit)))
+        let deadline = time.now.advanced(by: max(.milliseconds(1), limit))
+        self.state.withLock { state in
+            guard state.decided != nil else { return }
+            state.limit = TimeLimit(time: time, decision: fallback)
+            // Under the lock, so that a cancellation on another thread doesn't come before it.
+            time.schedule(self, at: deadline)
+        }
         self.begin(hook)
     }
 
     /// Runs a hook without a time limit.
     package func begin(_ hook: @escaping @Sendable () async -> Decision) {
+        guard self.state.withLock({ $0.decided != nil }) else { return }
         // Unstructured, because the listener's thread doesn't wait. It retains this object, to which timers refer weakly, and is cancelled
         // when the decision isn't needed any more.
-        let task = Task { self.finish(await hook()) }
+        let task = Task { _ = self.finish(await hook()) }
         let isPending = self.state.withLock { state in
             if state.decided != nil { state.task = task }
             return state.decided != nil
@@ -57,20 +63,26 @@ package final class PendingDecision<Decision: Sendable>: TimerClient {
         if !isPending { task.cancel() }
     }
 
-    /// Ends the wait without a decision, because the client has disconnected.
-    package func cancel() { self.finish(nil) }
+    /// Ends the wait without a decision, because the client has disconnected. A hook that wasn't begun isn't called then.
+    ///
+    /// - Returns: Whether there was no decision yet. If there was one, it is about to be carried out.
+    @discardableResult
+    package func cancel() -> Bool { self.finish(nil) }
 
     package func timerFired() {
         guard let limit = self.state.withLock({ $0.limit }) else { return }
         self.finish(limit.decision)
     }
 
-    private func finish(_ decision: Decision?) {
+    /// - Returns: Whether the decision was pending.
+    @discardableResult
+    private func finish(_ decision: Decision?) -> Bool {
         let (decided, limit, task) = self.state.withLock { ($0.decided.take(), $0.limit.take(), $0.task.take()) }
-        guard let decided else { return }
+        guard let decided else { return false }
         limit?.time.schedule(self, at: nil)
         if let decision { decided(decision) }
         // This has no effect if the hook has decided.
         task?.cancel()
+        return true
     }
 }

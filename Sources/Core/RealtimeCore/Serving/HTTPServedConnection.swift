@@ -15,8 +15,17 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: WebS
         var lastID: UInt64 = 0
         /// Commands that wait for the thread that performs earlier ones.
         var commands = FIFO<HTTPServedConnectionMachine<Rules>.Command>()
+        /// Whether commands may be performed: the connection was reported as open, or abandoned.
+        var isReported = false
         var isPerforming = false
         var scheduled: Instant?
+
+        /// - Returns: Whether the caller has to perform the commands that wait.
+        mutating func beginPerforming() -> Bool {
+            guard self.isReported, !self.isPerforming, !self.commands.isEmpty else { return false }
+            self.isPerforming = true
+            return true
+        }
     }
 
     /// The ID of the connection in its events.
@@ -24,7 +33,8 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: WebS
     private let time: any TimeSource
     private let state: Lock<State>
 
-    /// Creates a connection. The owner calls ``start(_:head:)`` before it passes requests to it.
+    /// Creates a connection. The owner makes it known to later requests, and calls ``start(_:head:)``. Requests that another thread passes to
+    /// it in the meantime are handled as soon as the connection is reported as open.
     ///
     /// - Parameters:
     ///   - rules: The rules of the protocol.
@@ -52,6 +62,11 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: WebS
             return true
         }
         if isOpen { events.opened(self.id, head: head) }
+        let performs = self.state.withLock { state in
+            state.isReported = true
+            return state.beginPerforming()
+        }
+        if performs { self.performCommands() }
     }
 
     // MARK: Requests of the client
@@ -129,7 +144,11 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: WebS
 
     package func abandon() {
         // Released outside the lock.
-        let (events, onEnd) = self.state.withLock { ($0.events.take(), $0.onEnd.take()) }
+        let (events, onEnd) = self.state.withLock { state in
+            // There will be no report: the requests that have come already must be answered.
+            state.isReported = true
+            return (state.events.take(), state.onEnd.take())
+        }
         self.step { machine, _ in machine.abandon() }
         onEnd?(self.id)
         _ = events
@@ -153,13 +172,12 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: WebS
                 state.scheduled = state.machine.nextDeadline
                 self.time.schedule(self, at: state.scheduled)
             }
-            guard !state.isPerforming, !state.commands.isEmpty else { return false }
-            state.isPerforming = true
-            return true
+            return state.beginPerforming()
         }
-        guard performs else { return }
-        while let command = self.nextCommand() { self.perform(command) }
+        if performs { self.performCommands() }
     }
+
+    private func performCommands() { while let command = self.nextCommand() { self.perform(command) } }
 
     private func nextCommand() -> HTTPServedConnectionMachine<Rules>.Command? {
         self.state.withLock { state in
