@@ -15,8 +15,8 @@ extension PrimusServer {
         let server = self.sparkContext
         return self.observe(
             "on", executor,
-            { (call: (String, MultiplexAddress?, String, PrimusArguments, Int64?)) in
-                guard let spark = server.spark(call.0) else { return }
+            { (call: (PrimusSparkInfo, MultiplexAddress?, String, PrimusArguments, Int64?)) in
+                let spark = PrimusSpark(call.0, of: server)
                 let channel = call.1.map { PrimusSparkChannel(spark: spark, address: $0) }
                 handler(
                     PrimusServerCall(
@@ -24,9 +24,9 @@ extension PrimusServer {
                         acknowledgement: call.4))
             }
         ) { received in
-            guard case .event(let id, let address, let name, let arguments, let acknowledgement) = received else { return nil }
+            guard case .event(let spark, let address, let name, let arguments, let acknowledgement) = received else { return nil }
             if let event, !event.utf8.elementsEqual(name.utf8) { return nil }
-            return (id, address, name, arguments, acknowledgement)
+            return (spark, address, name, arguments, acknowledgement)
         }
     }
 
@@ -44,17 +44,14 @@ extension PrimusServer {
         return self.observe(
             "onChannel", executor,
             { (event: PrimusSparkEvent) in
-                func channel(_ id: String, _ address: MultiplexAddress) -> PrimusSparkChannel {
-                    // A client that has left may have disconnected.
-                    let spark =
-                        server.spark(id) ?? PrimusSpark(id: id, request: HTTPRequestHead(method: "GET", target: "/"), server: server)
-                    return PrimusSparkChannel(spark: spark, address: address)
+                func channel(_ spark: PrimusSparkInfo, _ address: MultiplexAddress) -> PrimusSparkChannel {
+                    PrimusSparkChannel(spark: PrimusSpark(spark, of: server), address: address)
                 }
                 switch event {
-                case .joined(let id, let address): handler(.joined(channel(id, address)))
-                case .left(let id, let address): handler(.left(channel(id, address)))
-                case .channelMessage(let id, let address, let payload):
-                    handler(.message(channel(id, address), PrimusServerPayload(payload: payload)))
+                case .joined(let spark, let address): handler(.joined(channel(spark, address)))
+                case .left(let spark, let address): handler(.left(channel(spark, address)))
+                case .channelMessage(let spark, let address, let payload):
+                    handler(.message(channel(spark, address), PrimusServerPayload(payload: payload)))
                 default: break
                 }
             }
@@ -81,14 +78,13 @@ extension PrimusServer {
         let server = self.sparkContext
         return self.observe(
             "onSubstream", executor,
-            { (message: (String, PrimusPayload?)) in
-                guard let spark = server.spark(message.0) else { return }
-                handler(spark, message.1.map { PrimusServerPayload(payload: $0) })
+            { (message: (PrimusSparkInfo, PrimusPayload?)) in
+                handler(PrimusSpark(message.0, of: server), message.1.map { PrimusServerPayload(payload: $0) })
             }
         ) { event in
             switch event {
-            case .substreamMessage(let id, let stream, let payload) where stream.utf8.elementsEqual(name.utf8): (id, payload)
-            case .substreamEnded(let id, let stream) where stream.utf8.elementsEqual(name.utf8): (id, nil)
+            case .substreamMessage(let spark, let stream, let payload) where stream.utf8.elementsEqual(name.utf8): (spark, payload)
+            case .substreamEnded(let spark, let stream) where stream.utf8.elementsEqual(name.utf8): (spark, nil)
             default: nil
             }
         }
@@ -110,16 +106,15 @@ extension PrimusServer {
         let server = self.sparkContext
         return self.observe(
             "onRequest", executor,
-            { (request: (String, String, PrimusPayload)) in
-                guard let spark = server.spark(request.0) else { return }
-                handler(spark, PrimusServerPayload(payload: request.2)) { value in
+            { (request: (PrimusSparkInfo, String, PrimusPayload)) in
+                handler(PrimusSpark(request.0, of: server), PrimusServerPayload(payload: request.2)) { value in
                     guard let payload = try? PrimusPayload(encoding: value, server.coding) else { return }
-                    server.driver.step { _ = $0.write(.responder(.response(id: request.1, payload)), to: request.0, &$2) }
+                    server.driver.step { _ = $0.write(.responder(.response(id: request.1, payload)), to: request.0.id, &$2) }
                 }
             }
         ) { event in
-            guard case .request(let id, let number, let payload) = event else { return nil }
-            return (id, number, payload)
+            guard case .request(let spark, let number, let payload) = event else { return nil }
+            return (spark, number, payload)
         }
     }
 }

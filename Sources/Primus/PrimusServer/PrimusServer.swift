@@ -11,7 +11,9 @@ import RealtimeTransports
 /// let address = try await server.start(on: network.listener())
 /// ```
 /// Clients connect over WebSockets, with the transformer and the parser of the configuration. Callbacks receive what clients send in the order of
-/// its arrival, where their executor runs them.
+/// its arrival, where their executor runs them. What a client sends before it disconnects is delivered like everything else; its spark isn't
+/// open then. With one executor for all registrations that runs closures in order, such as a serial queue, a client's disconnection comes after
+/// its messages.
 ///
 /// Keep a reference to the server for as long as it is needed. Releasing it closes its connections and stops its listener; to wait until
 /// all connections have ended, call ``stop()``.
@@ -96,10 +98,10 @@ public final class PrimusServer: Sendable {
     public var sparks: [PrimusSpark] {
         let infos = self.driver.read { machine in
             machine.acceptedConnections.compactMap { id in
-                machine.connections[id].flatMap { $0.state == .open ? PrimusSparkInfo($0) : nil }
+                machine.connections[id].flatMap { $0.state == .open ? $0.spark : nil }
             }
         }
-        return infos.map { PrimusSpark(id: $0.id, request: $0.request, server: self.sparkServer) }
+        return infos.map { PrimusSpark($0, of: self.sparkServer) }
     }
 
     /// The client with an ID, or `nil` if none is connected under it.
@@ -138,11 +140,13 @@ public final class PrimusServer: Sendable {
     ) -> CallbackObservation {
         self.observe("onConnection", executor, handler) { [sparkServer] event in
             guard case .connected(let info) = event else { return nil }
-            return PrimusSpark(id: info.id, request: info.request, server: sparkServer)
+            return PrimusSpark(info, of: sparkServer)
         }
     }
 
     /// Calls a closure with the ID of each client that disconnects, and the reason.
+    ///
+    /// Callbacks with other executors, or with one that runs closures in no order, may receive the client's last messages later.
     ///
     /// - Parameters:
     ///   - executor: Where the closure runs.
@@ -152,12 +156,12 @@ public final class PrimusServer: Sendable {
         on executor: CallbackExecutor = .tasks, _ handler: @escaping @Sendable (_ id: String, CloseReason) -> Void
     ) -> CallbackObservation {
         self.observe("onDisconnection", executor, { (end: (String, CloseReason)) in handler(end.0, end.1) }) { event in
-            guard case .disconnected(let id, let reason) = event else { return nil }
-            return (id, reason)
+            guard case .disconnected(let spark, let reason) = event else { return nil }
+            return (spark.id, reason)
         }
     }
 
-    /// Calls a closure with each message of a client that belongs to no plugin.
+    /// Calls a closure with each message of a client that belongs to no plugin, also with those of a client that has disconnected meanwhile.
     ///
     /// - Parameters:
     ///   - executor: Where the closure runs.
@@ -169,16 +173,16 @@ public final class PrimusServer: Sendable {
         let (server, transform) = (self.sparkServer, self.configuration.transformIncoming)
         return self.observe(
             "onMessage", executor,
-            { (message: (String, WebSocketMessage)) in
-                guard let spark = server.spark(message.0) else { return }
+            { (message: (PrimusSparkInfo, WebSocketMessage)) in
+                let spark = PrimusSpark(message.0, of: server)
                 guard let transform, let value = try? server.coding.value(of: message.1) else {
                     return handler(PrimusServerMessage(spark, message.1))
                 }
                 if let value = transform(value) { handler(PrimusServerMessage(spark, message.1, transformed: value)) }
             }
         ) { event in
-            guard case .message(let id, let packet) = event else { return nil }
-            return (id, packet)
+            guard case .message(let spark, let packet) = event else { return nil }
+            return (spark, packet)
         }
     }
 

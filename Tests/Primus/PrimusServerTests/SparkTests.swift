@@ -40,6 +40,58 @@ import Testing
         for observation in [connections, ends, messages] { observation.cancel() }
     }
 
+    @Test func `what a client sends right before it disconnects is delivered, and then the disconnection`() async throws {
+        let test = try await ServerUnderTest { $0.plugins = .all }
+        let executor = HeldExecutor()
+        let lines = EventRecorder<String>()
+        let on = executor.executor
+        let tokens = [
+            test.server.onDisconnection(on: on) { _, _ in lines.record("end") },
+            test.server.onMessage(on: on) { lines.record("\((try? $0.value.int) ?? -1) \($0.spark.request.target) \($0.spark.isOpen)") },
+            test.server.on("e", on: on) { lines.record("event \($0.spark.query.count)") },
+            test.server.onSubstream("s", on: on) { lines.record("stream \($0.query.count) \($1 == nil)") },
+            test.server.onChannel("c", on: on) { event in
+                switch event {
+                case .joined(let channel): lines.record("joined \(channel.spark.query.count)")
+                case .message(let channel, _): lines.record("channel \(channel.spark.query.count)")
+                case .left(let channel): lines.record("left \(channel.spark.query.count)")
+                }
+            },
+            test.server.onRequest(on: on) { spark, payload, respond in
+                lines.record("request \(spark.query.count)")
+                respond(1)
+            },
+        ]
+        let client = test.client("/primus?a=1")
+        client.send("1", "2", #"{"type":0,"data":["e"]}"#, #"{"substream":"s","args":1}"#, #"{"substream":"s","args":"substream::end"}"#)
+        client.send(#"[1,"x","c"]"#, #"[0,"x","c",5]"#, #"{"plugin":"primus-responder","requestId":"r","data":1}"#, "3")
+        client.socket.close()
+        #expect(test.server.sparks.isEmpty && lines.all.isEmpty)
+        executor.run()
+        #expect(lines.all.filter { $0.hasSuffix("false") && $0.contains("/") } == (1...3).map { "\($0) /primus?a=1 false" })
+        #expect(lines.all.filter { $0.contains("stream") } == ["stream 1 false", "stream 1 true"])
+        #expect(lines.all.filter { $0.contains("joined") || $0.contains("channel") || $0.contains("left") } == ["joined 1", "channel 1", "left 1"])
+        #expect(lines.all.contains("event 1") && lines.all.contains("request 1"))
+        let messages = lines.all.filter { $0 != "left 1" }
+        #expect(messages.last == "end" && lines.all.count == 11, "\(lines.all)")
+        for token in tokens { token.cancel() }
+    }
+
+    /// An executor that runs closures in order when a test says so.
+    final class HeldExecutor: Sendable {
+        private let closures = EventRecorder<@Sendable () -> Void>()
+
+        var executor: CallbackExecutor { CallbackExecutor { [closures] in closures.record($0) } }
+
+        func run() {
+            while true {
+                let closures = self.closures.take()
+                if closures.isEmpty { return }
+                for closure in closures { closure() }
+            }
+        }
+    }
+
     @Test func `a packet that isn't valid is an error of its own, and its neighbors arrive`() async throws {
         let test = try await ServerUnderTest()
         let values = EventRecorder<String>()

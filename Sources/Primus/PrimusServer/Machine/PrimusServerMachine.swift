@@ -23,9 +23,8 @@ struct PrimusServerMachine: EmbeddedServerMachine {
             case opening, open, ending
         }
 
-        let id: String
+        let spark: PrimusSparkInfo
         let framing: PrimusFraming
-        let request: HTTPRequestHead
         var state = State.opening
         /// With pings of the server: whether the client has answered the last one.
         var isAlive = true
@@ -37,6 +36,8 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         var requests: ResponderCalls<WaiterID>
         var channels: MultiplexMembers
         var substreams = Substreams<Bool>()
+
+        var id: String { self.spark.id }
     }
 
     enum Timer: Hashable, Sendable {
@@ -97,7 +98,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
     mutating func accepted(_ id: ConnectionID, _ framing: PrimusFraming, _ request: HTTPRequestHead) {
         let requests = ResponderCalls<WaiterID>(&self.generator)
         let connection = Connection(
-            id: self.makeID(), framing: framing, request: request, requests: requests,
+            spark: PrimusSparkInfo(id: self.makeID(), request: request), framing: framing, requests: requests,
             channels: MultiplexMembers(limit: self.configuration.channelLimit))
         self.sparkIDs[ByteString(connection.id)] = id
         self.connections.insert(connection, id)
@@ -129,7 +130,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
             self.timers.set(.pings, now + max(.milliseconds(1), interval).nanoseconds, ())
         }
         self.deliver(.connected(id: connection.id), &effects)
-        self.deliver(.connected(PrimusSparkInfo(connection)), &effects)
+        self.deliver(.connected(connection.spark), &effects)
     }
 
     private func milliseconds(_ duration: Duration) -> Int { Int(max(1, duration.nanoseconds / 1_000_000)) }
@@ -211,7 +212,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         }
         let output = packet.bytes.withUnsafeBytes { self.pluginReader.read($0, packet.kind) }
         switch output {
-        case .none: self.deliver(.message(connection.id, packet), &effects)
+        case .none: self.deliver(.message(connection.spark, packet), &effects)
         case .invalid(let error): self.report(error.description, of: connection.id, &effects)
         case .packet(let plugin):
             do throws(PrimusPluginError) {
@@ -256,28 +257,28 @@ struct PrimusServerMachine: EmbeddedServerMachine {
             guard !PrimusEventName.isReserved(name, on: .server, hasChannels: self.configuration.plugins.contains(.multiplex)) else {
                 throw .reservedEvent(name)
             }
-            self.deliver(.event(connection.id, nil, name, arguments, acknowledgement: number), &effects)
+            self.deliver(.event(connection.spark, nil, name, arguments, acknowledgement: number), &effects)
         case .emitter(.acknowledgement(let number, let arguments)):
             let waiter = try self.withConnection(id) { connection throws(PrimusPluginError) in try connection.calls.acknowledged(number) }
             self.answer(waiter, arguments.array, &effects)
-        case .emit(let packet): self.deliver(.event(connection.id, nil, packet.name, packet.arguments, acknowledgement: nil), &effects)
+        case .emit(let packet): self.deliver(.event(connection.spark, nil, packet.name, packet.arguments, acknowledgement: nil), &effects)
         case .multiplex(.subscribe(let address)):
             let isNew = try self.withConnection(id) { connection throws(PrimusPluginError) in try connection.channels.join(address) }
-            if isNew == true { self.deliver(.joined(connection.id, address), &effects) }
+            if isNew == true { self.deliver(.joined(connection.spark, address), &effects) }
         case .multiplex(.unsubscribe(let address)):
             _ = try self.withConnection(id) { connection throws(PrimusPluginError) in try connection.channels.leave(address) }
-            self.deliver(.left(connection.id, address), &effects)
+            self.deliver(.left(connection.spark, address), &effects)
         case .multiplex(.message(let address, let payload)):
             try connection.channels.check(address)
             // The message on a channel may be an event of the emitter.
             if case .packet(.emitter(.event(let name, let arguments, let number))) = self.pluginReader.read(payload) {
-                self.deliver(.event(connection.id, address, name, arguments, acknowledgement: number), &effects)
+                self.deliver(.event(connection.spark, address, name, arguments, acknowledgement: number), &effects)
             } else {
-                self.deliver(.channelMessage(connection.id, address, payload), &effects)
+                self.deliver(.channelMessage(connection.spark, address, payload), &effects)
             }
-        case .substream(.message(let name, let payload)): self.deliver(.substreamMessage(connection.id, name, payload), &effects)
-        case .substream(.end(let name)): self.deliver(.substreamEnded(connection.id, name), &effects)
-        case .responder(.request(let number, let payload)): self.deliver(.request(connection.id, number, payload), &effects)
+        case .substream(.message(let name, let payload)): self.deliver(.substreamMessage(connection.spark, name, payload), &effects)
+        case .substream(.end(let name)): self.deliver(.substreamEnded(connection.spark, name), &effects)
+        case .responder(.request(let number, let payload)): self.deliver(.request(connection.spark, number, payload), &effects)
         case .responder(.response(let number, let payload)):
             let waiter = try self.withConnection(id) { connection throws(PrimusPluginError) in try connection.requests.responded(number) }
             self.answer(waiter, payload, &effects)
@@ -508,9 +509,9 @@ struct PrimusServerMachine: EmbeddedServerMachine {
             effects.resume(waiter, .failure(.disconnected))
         }
         guard connection.state != .opening else { return }
-        for address in connection.channels.endAll() { self.deliver(.left(connection.id, address), &effects) }
+        for address in connection.channels.endAll() { self.deliver(.left(connection.spark, address), &effects) }
         self.deliver(.disconnected(id: connection.id, reason), &effects)
-        self.deliver(.disconnected(connection.id, reason), &effects)
+        self.deliver(.disconnected(connection.spark, reason), &effects)
     }
 
     var acceptedConnections: [ConnectionID] { self.connections.ids }
@@ -535,27 +536,29 @@ enum PrimusServerOutput: Sendable {
     case spark(PrimusSparkEvent)
 }
 
-/// An event for the application's callbacks. The first string is the ID of the spark.
+/// An event for the application's callbacks, with the spark that it concerns.
+///
+/// It contains the spark and not its ID, because the client may have disconnected when the callback is called.
 enum PrimusSparkEvent: Sendable {
     case connected(PrimusSparkInfo)
-    case disconnected(String, CloseReason)
-    case message(String, WebSocketMessage)
-    case event(String, MultiplexAddress?, String, PrimusArguments, acknowledgement: Int64?)
-    case joined(String, MultiplexAddress)
-    case left(String, MultiplexAddress)
-    case channelMessage(String, MultiplexAddress, PrimusPayload)
-    case substreamMessage(String, String, PrimusPayload)
-    case substreamEnded(String, String)
-    case request(String, String, PrimusPayload)
+    case disconnected(PrimusSparkInfo, CloseReason)
+    case message(PrimusSparkInfo, WebSocketMessage)
+    case event(PrimusSparkInfo, MultiplexAddress?, String, PrimusArguments, acknowledgement: Int64?)
+    case joined(PrimusSparkInfo, MultiplexAddress)
+    case left(PrimusSparkInfo, MultiplexAddress)
+    case channelMessage(PrimusSparkInfo, MultiplexAddress, PrimusPayload)
+    case substreamMessage(PrimusSparkInfo, String, PrimusPayload)
+    case substreamEnded(PrimusSparkInfo, String)
+    case request(PrimusSparkInfo, String, PrimusPayload)
 }
 
-/// The ID and the request of a spark.
-struct PrimusSparkInfo: Sendable {
+/// The ID and the request of a spark. A class, because each event has one.
+final class PrimusSparkInfo: Sendable {
     let id: String
     let request: HTTPRequestHead
 
-    init(_ connection: PrimusServerMachine.Connection) {
-        (self.id, self.request) = (connection.id, connection.request)
+    init(id: String, request: HTTPRequestHead) {
+        (self.id, self.request) = (id, request)
     }
 }
 

@@ -14,6 +14,10 @@ public struct PrimusSpark: Sendable, Hashable {
     public let request: HTTPRequestHead
     let server: PrimusSparkServer
 
+    init(_ info: PrimusSparkInfo, of server: PrimusSparkServer) {
+        (self.id, self.request, self.server) = (info.id, info.request, server)
+    }
+
     /// The decoded fields of the client's query, in order.
     public var query: [(name: String, value: String)] { PercentEncoding.fields(self.request.query) ?? [] }
 
@@ -187,8 +191,8 @@ final class PrimusSparkServer: Sendable {
     /// The spark with an ID; `nil` if it has disconnected.
     func spark(_ id: String) -> PrimusSpark? {
         self.driver.read { machine in
-            machine.connection(named: id).flatMap { machine.connections[$0]?.request }
-        }.map { PrimusSpark(id: id, request: $0, server: self) }
+            machine.connection(named: id).flatMap { machine.connections[$0]?.spark }
+        }.map { PrimusSpark($0, of: self) }
     }
 }
 
