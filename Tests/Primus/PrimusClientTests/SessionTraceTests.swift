@@ -35,6 +35,50 @@ import Testing
         #expect(session.stop() == self.ended + ["abandon #1", "finish"])
     }
 
+    @Test func `the end of a client that was never opened has no events`() {
+        var session = SessionHarness(.both)
+        #expect(session.step { $0.awaitOpen(WaiterID(rawValue: 1), &$2) }.isEmpty)
+        #expect(session.stop() == ["fail 1 ended", "finish"])
+        #expect(session.stop().isEmpty)
+        // It can still be opened and ended.
+        #expect(session.open() == ["state opening"] + self.opening)
+        #expect(session.stop().first == "readyStateChange end")
+    }
+
+    @Test func `the end of the user while an attempt is in progress`() {
+        var session = SessionHarness()
+        session.establish()
+        session.close(drop)
+        session.advance(by: .seconds(1))
+        #expect(session.stop() == self.ended + ["abandon #2", "finish"])
+        #expect(session.stop().isEmpty)
+    }
+
+    @Test func `an attempt whose preparation fails, ends or hangs has begun before`() {
+        let begin = ["[outgoing::reconnect]", "[outgoing::open]", "readyStateChange opening", "[outgoing::end]"]
+        for kind in ["fails", "hangs", "ends"] {
+            var session = SessionHarness { $0.requestURL = { $0 } }
+            session.open()
+            session.finish(1, .prepared(.success(PrimusPrepared(endpoint: session.machine.options.endpoint, credentials: nil))))
+            session.opened(session.connection)
+            session.close(drop)
+            #expect(session.advance(by: .seconds(1)) == begin + ["2 prepare"])
+            let lines =
+                switch kind {
+                case "fails": session.finish(2, .prepared(.failure(PrimusError(.credentialsFailed, "No token."))))
+                case "hangs": session.advance(by: .seconds(30))
+                default: session.stop()
+                }
+            let expected =
+                switch kind {
+                case "fails": ["reconnect 1", "[incoming::error]", "reconnect scheduled 2"]
+                case "hangs": ["reconnect 1", "reconnect timeout", "reconnect scheduled 2"]
+                default: ["readyStateChange end", "[outgoing::end]", "close"]
+                }
+            #expect(lines.filter { !$0.contains("cancel") && !$0.contains("abandon") }.prefix(3) == expected[...], "\(kind) \(lines)")
+        }
+    }
+
     @Test func `the server ends the connection, and the client doesn't reconnect`() {
         var session = SessionHarness()
         session.establish()
@@ -56,9 +100,8 @@ import Testing
         #expect(session.close(drop) == ["[incoming::end]", "readyStateChange end", "close", "reconnect scheduled 1"])
         #expect(
             session.advance(by: .seconds(1)) == [
-                "[outgoing::reconnect]", "[outgoing::open]", "readyStateChange opening", "[outgoing::end]", "reconnect 1",
-                "[outgoing::url]",
-                "open #2 ws://host/primus",
+                "[outgoing::reconnect]", "[outgoing::open]", "readyStateChange opening", "[outgoing::end]", "[outgoing::url]",
+                "reconnect 1", "open #2 ws://host/primus",
             ])
         #expect(session.opened(session.connection) == ["[incoming::open]", "reconnected 1", "readyStateChange open", "open"])
         // The attempts are counted anew.

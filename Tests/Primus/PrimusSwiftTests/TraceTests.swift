@@ -14,7 +14,7 @@ import Testing
     ]
     private let ended = ["readyStateChange end", "outgoing::end", "close", "end"]
     private let attempt = [
-        "outgoing::reconnect", "outgoing::open", "readyStateChange opening", "outgoing::end", "reconnect", "outgoing::url",
+        "outgoing::reconnect", "outgoing::open", "readyStateChange opening", "outgoing::end", "outgoing::url", "reconnect",
     ]
 
     @Test func `opening, queued writes and open`() async throws {
@@ -102,7 +102,7 @@ import Testing
         try await test.open()
         test.memory.network.condition = .silent
         test.memory.network.cut()
-        try await test.awaits("readyStateChange end", advancingAfter: ["outgoing::url"], containing: "reconnect failed")
+        try await test.awaits("readyStateChange end", advancingAfter: ["reconnect"], containing: "reconnect failed")
         #expect(
             test.trace.all == ["incoming::end", "readyStateChange end", "close", "reconnect scheduled"] + self.attempt
                 + ["reconnect timeout", "end", "reconnect failed", "readyStateChange end"])
@@ -202,6 +202,7 @@ import Testing
         let test = try await PrimusFixture()
         _ = test.primus.client
         test.primus.end("unsent")
+        test.primus.client.end()
         #expect(test.primus.client.queuedCount == 0)
         #expect(test.primus.destroy())
         try await test.awaits("destroy")

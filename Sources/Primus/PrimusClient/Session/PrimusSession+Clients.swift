@@ -174,6 +174,13 @@ extension PrimusSession {
         self.trace(.readyStateChange(state), &effects)
     }
 
+    /// The event of another attempt, once in the attempt.
+    mutating func traceReconnect(_ effects: inout Effects<Self>) {
+        guard self.attempt.tracesReconnect, let retry else { return }
+        self.attempt.tracesReconnect = false
+        self.trace(.reconnect(retry), &effects)
+    }
+
     /// The events at the beginning of an end, before another attempt is scheduled.
     mutating func traceBegin(of ending: Ending, isFirst: Bool, _ effects: inout Effects<Self>) {
         switch ending.kind {
@@ -184,9 +191,11 @@ extension PrimusSession {
             self.setTraceState(.end, &effects)
             self.trace(.close, &effects)
         case .refused:
+            self.traceReconnect(&effects)
             self.trace(.incomingError(ending.failure), &effects)
             if isFirst { self.trace(.error(ending.failure), &effects) }
         case .timedOut:
+            self.traceReconnect(&effects)
             if let retry {
                 self.trace(.reconnectTimeout(ending.failure, retry), &effects)
             } else {

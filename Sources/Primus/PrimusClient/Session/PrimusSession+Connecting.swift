@@ -76,6 +76,8 @@ extension PrimusSession {
                 }
             }
             (self.attempt.endpoint, self.attempt.credentials) = (prepared.endpoint, prepared.credentials)
+            self.trace(.outgoingURL, &effects)
+            self.traceReconnect(&effects)
             self.detect(id, now: now, &effects)
         }
     }
@@ -176,7 +178,6 @@ extension PrimusSession {
     private mutating func openWebSocket(_ id: ConnectionID, _ effects: inout Effects<Self>) {
         let request = self.request
         _ = self.generator.next()
-        self.trace(.outgoingURL(request.webSocket.endpoint), &effects)
         effects.commands.append(.open(id, request))
     }
 

@@ -59,6 +59,8 @@ package struct PrimusSession: ReconnectingSession {
         var startedAt: Instant
         /// When the specification is given up.
         var detectionDeadline: Instant?
+        /// Whether the event of another attempt has to be traced, behind the URL.
+        var tracesReconnect = false
 
         init(_ endpoint: Endpoint, now: Instant) {
             (self.endpoint, self.startedAt) = (endpoint, now)
@@ -320,8 +322,8 @@ package struct PrimusSession: ReconnectingSession {
         guard var retry = self.retry else { return }
         retry.elapsed = self.retries.elapsed(now: now)
         self.retry = retry
+        self.attempt.tracesReconnect = true
         self.publish(.reconnect(retry), &effects)
-        self.trace(.reconnect(retry), &effects)
     }
 
     // MARK: The connection
@@ -456,6 +458,11 @@ package struct PrimusSession: ReconnectingSession {
         if self.drainDeadline != nil {
             self.transformCallers.resumeAll(.failure(ending.failure), &effects)
             return self.drainDeadline = nil
+        }
+        // The end of a client that was never opened has no events.
+        if case .closed = self.state {
+            self.queue.failWaiting(ending.failure, &effects)
+            return self.stopWhileStopped(&effects)
         }
         if next == .never { self.transformCallers.resumeAll(.failure(ending.failure), &effects) }
         self.handleEnd(ending, then: next, now: now, &effects)

@@ -101,8 +101,7 @@ public typealias PrimusObservation = CallbackObservation
 package enum PrimusTrace: Hashable, Sendable {
     package enum ReadyState: String, Hashable, Sendable { case opening, open, end }
 
-    case outgoingOpen, outgoingReconnect, outgoingEnd, incomingOpen, incomingEnd
-    case outgoingURL(Endpoint)
+    case outgoingOpen, outgoingReconnect, outgoingEnd, outgoingURL, incomingOpen, incomingEnd
     case incomingError(PrimusError)
     case incomingPing(String), outgoingPong(String), incomingPong(String), outgoingPing(String), incomingID(String)
     case outgoingData(WebSocketMessage)
