@@ -64,6 +64,14 @@ private func observe(_ primus: PrimusConnection) async {
     // end
 }
 
+private func closeCodes(_ primus: PrimusConnection) async {
+    // snippet:primus-close-code
+    for await error in primus.errors where error.serverCode == .webSocket(.tooLarge) || error.serverCode == .sockJSAnotherConnection {
+        print(error.serverCode?.description ?? "", error.message)
+    }
+    // end
+}
+
 private func end(_ primus: PrimusConnection) async throws {
     // snippet:primus-end
     try await primus.end("bye")

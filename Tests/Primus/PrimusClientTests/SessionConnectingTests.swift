@@ -91,19 +91,123 @@ import Testing
         #expect(session.advance(by: .seconds(1)).last == "2 GET http://host/primus/info")
     }
 
-    @Test func `the codes of sockjs are typed`() {
+    /// Returns the lines after a server of SockJS has named another address of its sessions, and the request.
+    private func opening(_ baseURL: String, scheme: String = "http") -> (lines: [String], request: WebSocketRequest) {
+        var session = SessionHarness(.updates) {
+            $0.transformer = .sockjs
+            $0.endpoint = Endpoint(scheme: scheme, host: "host", port: scheme == "http" ? 80 : 443, target: "/app/primus?token=secret")
+            $0.headers = ["Authorization": "Bearer secret", "X-Key": "secret"]
+        }
+        session.open()
+        session.refuse(404)
+        let lines = session.respond(1, 200, #"{"websocket":true,"base_url":"\#(baseURL)"}"#, headers: ["Set-Cookie": "a=b"])
+        return (lines, session.machine.request.webSocket)
+    }
+
+    @Test(arguments: [
+        ("http://host/other/", "ws://host/other/", "?token=secret"), ("/other?x=1", "ws://host/other/", "?x=1&token=secret"),
+        ("//host/other", "ws://host/other/", "?token=secret"), ("other", "ws://host/app/primus/other/", "?token=secret"),
+        ("../other", "ws://host/app/other/", "?token=secret"), ("ws://host/", "ws://host/", "?token=secret"),
+    ])
+    func `a server of sockjs may have another address for its sessions`(reference: String, prefix: String, query: String) throws {
+        let (lines, request) = self.opening(reference)
+        let line = try #require(lines.first { $0.hasPrefix("open #2 ") })
+        #expect(line.hasPrefix("open #2 " + prefix) && line.hasSuffix("/websocket" + query), "\(line)")
+        #expect(line.split(separator: "/").count == prefix.split(separator: "/").count + 3, "\(line)")
+        #expect(request.headers["Authorization"] == "Bearer secret" && request.headers["X-Key"] == "secret")
+    }
+
+    @Test(arguments: [
+        ("https://host/x", "wss://host/x/", ""), ("http://host:81/x", "ws://host:81/x/", ""), ("http://other.example", "ws://other.example/", ""),
+        ("//other.example/x?y=1", "ws://other.example/x/", "?y=1"),
+    ])
+    func `header fields and credentials aren't sent to another origin of sockjs`(reference: String, prefix: String, query: String) throws {
+        let (lines, request) = self.opening(reference)
+        let line = try #require(lines.first { $0.hasPrefix("open #2 ") })
+        #expect(line.hasPrefix("open #2 " + prefix) && line.hasSuffix("/websocket" + query), "\(line)")
+        #expect(!request.headers.contains { $0.value.contains("secret") } && !request.endpoint.target.contains("secret"))
+        #expect(request.headers["User-Agent"] != nil)
+    }
+
+    @Test(arguments: ["http://host/x", "ftp://host/x", "http://", "a b", "http://user:secret@host/x"])
+    func `an address of sockjs that can't be used is an error that says so`(reference: String) {
+        let (lines, _) = self.opening(reference, scheme: "https")
+        #expect(lines.first == "attemptFailed handshakeFailed", "\(lines)")
+        var session = SessionHarness(.updates) { ($0.transformer, $0.endpoint.scheme) = (.sockjs, "https") }
+        session.open()
+        session.refuse(404)
+        session.respond(1, 200, #"{"base_url":"\#(reference)"}"#)
+        let message = session.machine.lossError?.message ?? ""
+        #expect(message.contains("base_url") && !message.contains("secret"), "\(message)")
+    }
+
+    @Test func `an empty or invalid member base_url of sockjs has no effect`() {
+        #expect(self.opening("").lines.contains { $0.hasPrefix("open #2 ws://host/app/primus/") })
+    }
+
+    @Test(arguments: [
+        (2010, "Another connection still open", PrimusCloseCode.sockJSAnotherConnection, "SockJS 2010 (Another connection still open)"),
+        (1002, "Interrupted", .sockJSCannotConnect, "SockJS 1002 (Cannot connect to server)"),
+        (3000, "No response from heartbeat", .sockJSGoAway, "SockJS 3000 (Go away!)"),
+        (4711, "", PrimusCloseCode(.sockJS, 4711), "SockJS 4711"),
+    ])
+    func `the codes of sockjs are typed`(number: Int, text: String, code: PrimusCloseCode, description: String) {
         var session = SessionHarness(.updates) { $0.transformer = .sockjs }
         session.open()
         session.refuse(404)
         session.respond(1, 200, "{}")
         session.opened(session.connection)
         session.receive("o")
-        session.receive(#"c[2010,"Another connection still open"]"#)
+        session.receive("c[\(number),\"\(text)\"]")
         guard case .reconnecting(let error) = session.machine.state else {
             Issue.record("The state is \(session.machine.state)")
             return
         }
-        #expect(error.serverCode == 2010 && error.serverMessage == "Another connection still open")
+        #expect(error.serverCode == code && error.serverMessage == (text.isEmpty ? nil : text))
+        #expect(error.serverCode.map { "\($0)" } == description && code.layer == .sockJS && code.rawValue == number)
+    }
+
+    @Test func `a close code is that of the layer that sent it`() {
+        func code(_ transformer: PrimusTransformerKind, _ number: UInt16) -> PrimusCloseCode? {
+            var session = SessionHarness(.updates) { $0.transformer = transformer }
+            session.open()
+            session.opened(session.connection)
+            session.close(.peer(CloseCode(rawValue: number), ""))
+            guard case .reconnecting(let error) = session.machine.state else { return nil }
+            return error.serverCode
+        }
+        #expect(code(.websockets, 3000) == .webSocket(CloseCode(rawValue: 3000)))
+        #expect(code(.websockets, 1009) == .webSocket(.tooLarge) && code(.sockjs, 1009) == .webSocket(.tooLarge))
+        #expect(code(.sockjs, 3000) == .sockJSGoAway && code(.websockets, 1005) == nil)
+        #expect("\(PrimusCloseCode.webSocket(.tooLarge))" == "WebSocket 1009")
+    }
+
+    @Test(arguments: 0...6) func `the codes of engine io are typed`(number: Int) {
+        let codes: [PrimusCloseCode] = [
+            .engineIOUnknownTransport, .engineIOUnknownSession, .engineIOBadHandshakeMethod, .engineIOBadRequest, .engineIOForbidden,
+            .engineIOUnsupportedVersion, PrimusCloseCode(.engineIO, 6),
+        ]
+        var session = SessionHarness(.updates) { $0.transformer = .engineIO }
+        session.open()
+        session.refuse(number == 4 ? 403 : 500, #"{"code":\#(number),"message":"What the server says"}"#)
+        // A server that doesn't speak the version is asked in the other one.
+        if number == 5 { session.refuse(500, #"{"code":5,"message":"What the server says"}"#) }
+        let error: PrimusError?
+        switch session.machine.state {
+        case .closed(let reason): error = reason
+        case .opening: error = session.machine.lossError
+        default: error = nil
+        }
+        #expect(error?.serverCode == codes[number] && error?.serverMessage == "What the server says", "\(session.machine.state)")
+        #expect(error?.serverCode.map { "\($0)".hasPrefix("engine.io \(number)") } == true)
+    }
+
+    @Test func `a code in another body isn't one of engine io`() {
+        var session = SessionHarness(.updates)
+        session.open()
+        session.refuse(401, #"{"error":"Go away","code":5}"#)
+        guard case .closed(let error?) = session.machine.state else { return }
+        #expect(error.serverCode == nil && error.serverMessage == "Go away")
     }
 
     @Test func `engine io opens with its handshake and answers its pings`() {

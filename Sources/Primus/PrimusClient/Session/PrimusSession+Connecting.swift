@@ -9,12 +9,15 @@ extension PrimusSession {
         let endpoint = self.webSocketEndpoint
         return PrimusRequest(
             webSocket: WebSocketRequest(
-                endpoint, headers: self.cookies.headers(self.headers, for: endpoint), messageLimit: self.options.messageLimit,
+                endpoint, headers: self.cookies.headers(self.headers(for: endpoint), for: endpoint), messageLimit: self.options.messageLimit,
                 timeout: self.connection.policy.openTimeout),
             framing: self.attempt.framing, customTransformer: self.options.customTransformer, customParser: self.options.customParser)
     }
 
     private var address: PrimusAddress { PrimusAddress(self.attempt.endpoint) }
+
+    /// The address of the sessions of SockJS.
+    private var sockJSAddress: PrimusAddress { self.attempt.sockJSBase.map { PrimusAddress(sockJSBase: $0) } ?? self.address }
 
     private var webSocketEndpoint: Endpoint {
         if let custom = self.options.customTransformer { return custom.webSocket(self.address.endpoint).webSocket }
@@ -22,7 +25,7 @@ extension PrimusSession {
         case .engineIO: return self.address.engineIO(self.engineIOVersion, .websocket)
         case .sockjs where self.knowledge.needsSockJSFraming:
             var generator = self.generator
-            return self.address.sockJSSession(
+            return self.sockJSAddress.sockJSSession(
                 .websocket, server: Int.random(in: 0..<1000, using: &generator),
                 session: PrimusAddress.sockJSSessionID(using: &generator))
         case .sockjs: return self.address.sockJSRaw
@@ -37,9 +40,10 @@ extension PrimusSession {
         return major.map { $0 < 8 } ?? false ? .v3 : .v4
     }
 
-    /// The header fields of all requests of an attempt, without cookies.
-    private var headers: HTTPHeaders {
+    /// The header fields of a request of an attempt, without cookies. Those of the application are only for the origin that it chose.
+    private func headers(for endpoint: Endpoint) -> HTTPHeaders {
         var headers: HTTPHeaders = ["User-Agent": Self.userAgent]
+        guard endpoint.http.origin == self.attempt.endpoint.http.origin else { return headers }
         for fields in [self.options.headers, self.attempt.credentials?.headers ?? [:]] {
             for field in fields { headers[field.name] = nil }
             for field in fields { headers.add(field.name, field.value) }
@@ -48,7 +52,7 @@ extension PrimusSession {
     }
 
     private func get(_ endpoint: Endpoint, timeout: Duration) -> HTTPRequest {
-        HTTPRequest("GET", endpoint, headers: self.headers, connectTimeout: timeout, idleTimeout: timeout)
+        HTTPRequest("GET", endpoint, headers: self.headers(for: endpoint), connectTimeout: timeout, idleTimeout: timeout)
     }
 
     package mutating func begin(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
@@ -162,7 +166,7 @@ extension PrimusSession {
     // MARK: Connecting
 
     private mutating func connect(_ id: ConnectionID, _ effects: inout Effects<Self>) {
-        self.attempt.handshake = nil
+        (self.attempt.handshake, self.attempt.sockJSBase) = (nil, nil)
         switch self.attempt.dialect.transformer {
         case .engineIO: self.attempt.framing = .engineIO(self.engineIOVersion, .client)
         case .sockjs where self.knowledge.needsSockJSFraming:
@@ -193,6 +197,13 @@ extension PrimusSession {
                     let message = "The SockJS server doesn't accept WebSockets. Allow them on the server."
                     return self.fail(id, PrimusError(.unsupported, message), now: now, &effects)
                 }
+                if let reference = info.baseURL, !reference.isEmpty {
+                    do throws(PrimusError) {
+                        self.attempt.sockJSBase = try self.sockJSBase(reference)
+                    } catch {
+                        return self.fail(id, error, now: now, &effects)
+                    }
+                }
                 self.openWebSocket(id, &effects)
             } catch {
                 let message = "The answer of \(self.address.sockJSInfo) can't be read: \(self.redacted(error.description))"
@@ -201,6 +212,35 @@ extension PrimusSession {
         case .success(let response):
             self.end(id, self.ending(for: self.rejection(of: response, at: self.address.sockJSInfo), now: now), now: now, &effects)
         }
+    }
+
+    /// The address of the sessions that a server of SockJS names. The query of the application, which may contain credentials, is only added if
+    /// the origin is the same.
+    ///
+    /// Source: `main.js` of sockjs-client 1.6.1, where the address replaces that of the server.
+    private func sockJSBase(_ reference: String) throws(PrimusError) -> Endpoint {
+        let info = self.address.sockJSInfo
+        var base: Endpoint
+        do throws(TransportError) {
+            var address = info
+            address.query = nil
+            base = try address.resolving(reference).http
+        } catch {
+            let message =
+                "The answer of \(info) has a base_url that isn't a valid URL. \(Excerpt.sentence(error.message)) Check the base_url of the SockJS "
+                + "server."
+            throw PrimusError(.handshakeFailed, message, cause: error)
+        }
+        guard base.isSecure || !info.isSecure else {
+            let message =
+                "The base_url in the answer of \(info) leads from https to http, so that the messages would be sent unencrypted. Set an https URL as "
+                + "the base_url of the SockJS server."
+            throw PrimusError(.handshakeFailed, message)
+        }
+        if base.origin == info.origin, let query = info.query, !query.isEmpty {
+            base.query = base.query.map { $0.isEmpty ? query : "\($0)&\(query)" } ?? query
+        }
+        return base
     }
 
     private func rejection(of response: HTTPResponse, at endpoint: Endpoint) -> CloseReason {
@@ -232,7 +272,7 @@ extension PrimusSession {
     /// Whether a server of engine.io refuses the version: with the status 400, or with the same text after it has accepted the WebSocket, where
     /// it isn't a frame.
     private func refusesVersion(_ ending: Ending) -> Bool {
-        if ending.failure.serverCode == EngineIOError.Refusal.unsupportedVersion.rawValue { return true }
+        if ending.failure.serverCode == .engineIOUnsupportedVersion { return true }
         guard let error = ending.reason.transportError else { return false }
         if error.status == 400 { return true }
         if case .handshaking = self.connection.state { return error.code == .protocolViolation }

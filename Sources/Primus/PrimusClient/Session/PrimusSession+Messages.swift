@@ -56,7 +56,7 @@ extension PrimusSession {
             }
             let isRefusal = problem.contains(EngineIOError.Refusal.unsupportedVersion.message)
             let message = "The server's first message is invalid: \(Excerpt.sentence(text)) Check the URL and the transformer."
-            let code = isRefusal ? EngineIOError.Refusal.unsupportedVersion.rawValue : nil
+            let code = isRefusal ? PrimusCloseCode.engineIOUnsupportedVersion : nil
             self.close(id, PrimusError(.handshakeFailed, message, serverCode: code), .refused, now: now, &effects)
         case .fatal(_, let reason):
             let message = "The server sent an invalid message: \(Excerpt.sentence(self.redacted(reason)))"
@@ -73,7 +73,8 @@ extension PrimusSession {
         let message = "The server ended the session\(code.map { " with the code \($0)" } ?? "")\(text)"
         let failure = PrimusError(
             code == Int(CloseCode.tooLarge.rawValue) ? .messageTooLarge : .connectionLost, Excerpt.sentence(message),
-            serverMessage: reason.isEmpty ? nil : self.redacted(reason, isWhole: true), serverCode: code)
+            serverMessage: reason.isEmpty ? nil : self.redacted(reason, isWhole: true),
+            serverCode: code.map { PrimusCloseCode(.sockJS, $0) })
         if wasOpen, self.serverCloseDeadline != nil {
             effects.commands.append(.close(id, .normal, reason: ""))
             return self.end(

@@ -54,6 +54,8 @@ package struct PrimusSession: ReconnectingSession {
         var framing = PrimusFraming.plain
         /// The session of engine.io.
         var handshake: EngineIOHandshake?
+        /// The address of the sessions of SockJS, if the server has another one for them, with the query for it.
+        var sockJSBase: Endpoint?
         /// Whether another framing or version was tried in this attempt.
         var hasFallenBack = false
         var startedAt: Instant
@@ -126,7 +128,7 @@ package struct PrimusSession: ReconnectingSession {
     /// The error that the policy for reconnects threw, while its answer is handled.
     private var policyError: PrimusError?
     /// The reported error of the last loss or failed attempt, until a connection is established.
-    var lossError: PrimusError?
+    package internal(set) var lossError: PrimusError?
     /// Whether the attempts are used up.
     private var isExhausted = false
     var generator: SplitMix64

@@ -19,9 +19,14 @@ extension PrimusError {
         case .peer(let code, let text):
             return PrimusError(
                 code == .tooLarge ? .messageTooLarge : .connectionLost, message, serverMessage: text.isEmpty ? nil : text,
-                serverCode: code == .noStatus ? nil : Int(code.rawValue))
+                serverCode: code == .noStatus ? nil : Self.serverCode(code, over: transformer))
         case .transport(let error): return Self.lost(error, message)
         }
+    }
+
+    /// Returns the code of a close frame. A server of SockJS uses codes of its own in the frame as well; those below 2000 are WebSocket's.
+    private static func serverCode(_ code: CloseCode, over transformer: PrimusTransformerKind) -> PrimusCloseCode {
+        transformer == .sockjs && code.rawValue >= 2000 ? PrimusCloseCode(.sockJS, Int(code.rawValue)) : .webSocket(code)
     }
 
     private static func lost(_ error: TransportError, _ message: String) -> PrimusError {
@@ -39,10 +44,12 @@ extension PrimusError {
     }
 
     /// Returns the text and the code in the body of a refusal: `{"error":…}` of Primus, or `{"code":…,"message":…}` of engine.io.
-    private static func body(of response: HTTPResponse) -> (text: String?, code: Int?) {
+    private static func body(of response: HTTPResponse) -> (text: String?, code: PrimusCloseCode?) {
         guard let body = try? JSONValue(parsing: response.body, limits: CodingLimits(depth: 16, size: 1 << 16)) else { return (nil, nil) }
         let text = body["error"]?.string ?? body["message"]?.string
-        return (text.map { Excerpt.of($0, limit: 4096) }, body["code"]?.int)
+        // Only engine.io has both members.
+        let code = body["message"] == nil ? nil : body["code"]?.int.map { PrimusCloseCode(.engineIO, $0) }
+        return (text.map { Excerpt.of($0, limit: 4096) }, code)
     }
 
     /// The error of a client that has given up after this loss, because the policy for reconnects threw an error.

@@ -80,8 +80,8 @@ public struct PrimusError: Error, Hashable, Sendable, CustomStringConvertible {
     public let message: String
     /// The text that the server sent with a refusal: the member `error` of its JSON body.
     public let serverMessage: String?
-    /// The code that the server sent: the code of a close frame or of a SockJS close, or that of an engine.io error.
-    public let serverCode: Int?
+    /// The code that the server sent: that of a WebSocket close frame, of a close frame of SockJS, or of a refusal of engine.io.
+    public let serverCode: PrimusCloseCode?
     /// The underlying error, if any: an error that your code threw, a `TransportError`, or another ``PrimusError``.
     ///
     /// ``message`` only contains the type of an error that your code threw, because its description may contain secrets. Errors that
@@ -96,7 +96,9 @@ public struct PrimusError: Error, Hashable, Sendable, CustomStringConvertible {
     ///   - serverMessage: The text that the server sent.
     ///   - serverCode: The code that the server sent.
     ///   - cause: The underlying error, if any.
-    public init(_ code: Code, _ message: String, serverMessage: String? = nil, serverCode: Int? = nil, cause: (any Error)? = nil) {
+    public init(
+        _ code: Code, _ message: String, serverMessage: String? = nil, serverCode: PrimusCloseCode? = nil, cause: (any Error)? = nil
+    ) {
         self.code = code
         self.message = Excerpt.message(message)
         self.serverMessage = serverMessage

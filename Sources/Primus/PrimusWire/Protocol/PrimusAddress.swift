@@ -18,6 +18,14 @@ package struct PrimusAddress: Hashable, Sendable {
         self.endpoint = endpoint
     }
 
+    /// Creates the address of the sessions of SockJS, which may have no path. A slash at the end is removed.
+    package init(sockJSBase: Endpoint) {
+        var endpoint = sockJSBase
+        let query = endpoint.query.map { "?\($0)" } ?? ""
+        endpoint.target = "/" + endpoint.path.split(separator: "/", omittingEmptySubsequences: true).joined(separator: "/") + query
+        self.endpoint = endpoint
+    }
+
     private func appending(_ components: String, scheme: KeyPath<Endpoint, Endpoint>) -> Endpoint {
         (components.isEmpty ? self.endpoint : self.endpoint.appending(path: components))[keyPath: scheme]
     }
