@@ -199,4 +199,19 @@ import Testing
         #expect(fixture.server.texts == [##"#"primus::pong::1""##, ##"#"out""##])
         #expect(try await messages.pending().map { try $0.value } == [1, 2])
     }
+
+    @Test func `a message that a transformer of the application can't read is an error, and its neighbors arrive`() async throws {
+        let fixture = try await PrimusFixture { $0.customTransformer = Marked() }
+        let primus = try await fixture.open()
+        let (messages, errors, updates, frames) = (primus.messages, primus.errors, primus.updates(), primus.frames())
+        fixture.server.send("#1", "secret and broken", "#2", "", "#3")
+        #expect(try await messages.pending().map { try $0.value } == [1, 2, 3])
+        let reported = await errors.pending()
+        #expect(reported.map(\.code) == [.invalidMessage, .invalidMessage] && reported.allSatisfy { $0.cause is Failed })
+        let message = reported.first?.message ?? ""
+        #expect(message.contains("marked") && message.contains("Failed") && !message.contains("secret"), "\(message)")
+        #expect(await updates.pending().count { if case .error = $0 { true } else { false } } == 2)
+        #expect(await frames.pending().map(\.text) == ["1", "secret and broken", "2", "", "3"])
+        #expect(primus.state == .open && primus.counters.messagesIgnored == 2)
+    }
 }

@@ -7,14 +7,16 @@ extension PrimusConfiguration {
         let transports = self.transports
         let http = HTTPClient(transports, cookies: cookies)
         return .init(
-            connect: { request, id, events, _ in
+            connect: { request, id, events, driver in
                 guard request.customParser != nil || request.customTransformer != nil else {
                     return transports.webSocket.makeConnection(request.webSocket, id: id, events: events)
                 }
                 // The application's code runs outside the driver's lock.
                 let translation = PrimusTranslation(request)
-                let connection = transports.webSocket.makeConnection(
-                    request.webSocket, id: id, events: PrimusTranslatedEvents(events, translation))
+                let translated = PrimusTranslatedEvents(events, translation) { id, message, error in
+                    driver.step { $0.received(unreadable: message, error, on: id, now: $1, &$2) }
+                }
+                let connection = transports.webSocket.makeConnection(request.webSocket, id: id, events: translated)
                 return PrimusTranslatedConnection(connection, translation)
             },
             time: transports.time, log: self.log, describe: { _ in { PrimusFrameText.text($0, $1) } }, subsystem: "primus"

@@ -134,9 +134,14 @@ final class PrimusTranslatedConnection: WebSocketConnection {
 final class PrimusTranslatedEvents: WebSocketEvents {
     private let events: any WebSocketEvents
     private let translation: PrimusTranslation
+    private let reportUnreadable: @Sendable (ConnectionID, WebSocketMessage, any Error) -> Void
 
-    init(_ events: any WebSocketEvents, _ translation: PrimusTranslation) {
-        (self.events, self.translation) = (events, translation)
+    /// - Parameter reportUnreadable: Called with a message that the transformer can't read, between its neighbors.
+    init(
+        _ events: any WebSocketEvents, _ translation: PrimusTranslation,
+        reportUnreadable: @escaping @Sendable (ConnectionID, WebSocketMessage, any Error) -> Void
+    ) {
+        (self.events, self.translation, self.reportUnreadable) = (events, translation, reportUnreadable)
     }
 
     func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.events.opened(id, head: head) }
@@ -147,8 +152,9 @@ final class PrimusTranslatedEvents: WebSocketEvents {
             do {
                 for message in try self.translation.incoming(message) { translated.append(message.kind, message.bytes) }
             } catch {
-                // The others aren't affected. A message that can't be read is one that isn't there.
-                continue
+                if !translated.entries.isEmpty { self.events.received(id, translated) }
+                translated = MessageBatch()
+                self.reportUnreadable(id, message, error)
             }
         }
         if !translated.entries.isEmpty { self.events.received(id, translated) }

@@ -29,6 +29,19 @@ extension PrimusSession {
         }
     }
 
+    /// Ignores a message that the transformer of the application can't read.
+    package mutating func received(
+        unreadable message: WebSocketMessage, _ error: any Error, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        guard self.connection.received(id, now: now), self.drainDeadline == nil else { return }
+        self.trace(.received, message.kind, message.bytes[...], &effects)
+        effects.counters.messagesIgnored += 1
+        let text =
+            "The transformer \(self.excerpt(self.options.customTransformer?.name ?? "")) can't read a message of the server, which was ignored: it threw "
+            + "an error of the type \(type(of: error))."
+        self.report(PrimusError(.invalidMessage, text, cause: error), &effects)
+    }
+
     private mutating func received(_ event: PrimusFraming.Event, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         guard self.connection.current == id else { return }
         let isOpen = self.connection.connected == id

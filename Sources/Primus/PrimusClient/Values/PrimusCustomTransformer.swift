@@ -15,7 +15,8 @@ public protocol PrimusCustomTransformer: Sendable {
 
     /// Returns the packets in a message of the WebSocket, in order.
     ///
-    /// - Throws: An error if the message isn't valid. The connection ends then, with the code 1002.
+    /// - Throws: An error if the message isn't valid. The message is ignored then, and the client reports an error with the code
+    ///   ``PrimusError/Code/invalidMessage`` and this error as its cause; the connection remains.
     func packets(in message: WebSocketMessage) throws -> [WebSocketMessage]
 
     /// Returns the message that carries a packet.
