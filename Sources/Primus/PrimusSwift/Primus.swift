@@ -41,7 +41,9 @@ public enum PrimusReadyState: Int, Sendable {
 /// it keeps itself alive, as in Primus-Objc. One that isn't open is released with its last reference.
 ///
 /// Methods can be called from any thread. Listeners are called on the main queue unless another one is chosen: those of one queue in the
-/// order of the events, one at a time, never under a lock. For an event, they are called in the order in which they were added.
+/// order of the events, one at a time, never under a lock. For an event, they are called in the order in which they were added. While a queue
+/// is blocked, its events wait: from a size of about 1 MiB on, the client stops reading until the queue has caught up, so that no event is
+/// lost. A server whose pings aren't answered meanwhile disconnects the client, which then reconnects.
 ///
 /// `@unchecked Sendable`: all state is protected by a lock. A subclass protects its own.
 #if canImport(ObjectiveC)
@@ -92,6 +94,7 @@ open class Primus: NSObject, @unchecked Sendable {
     /// The settings. Changes apply from the next attempt to connect on.
     public let options: PrimusConnectOptions
     private let state: Lock<State>
+    private let mainQueueUse = MainQueueUse()
 
     // MARK: Creating
 
@@ -293,7 +296,7 @@ open class Primus: NSObject, @unchecked Sendable {
             queue.queue.async(group: group) { self.call("destroy", [], on: queue) }
         }
         group.notify(queue: .main) {
-            self.state.withLock { $0.listeners.removeAll() }
+            self.removeAllListeners()
             self.release()
         }
         return true
@@ -435,7 +438,16 @@ open class Primus: NSObject, @unchecked Sendable {
 
     private func observation(of connection: PrimusConnection, on queue: PrimusQueue) -> PrimusObservation {
         let executor = PrimusCallbackExecutor { run in queue.queue.async(execute: run) }
-        return connection.observeEvents(on: executor, includingEmitter: true) { [weak self] event in self?.deliver(event, on: queue) }
+        let isUsed: @Sendable () -> Bool = if queue == .main { { [mainQueueUse] in mainQueueUse.hasBegun } } else { { true } }
+        return connection.observeEvents(on: executor, includingEmitter: true) { event in
+            switch event {
+            // What the client itself needs.
+            case .trace(.end), .mark, .update(.dialect): true
+            default: isUsed()
+            }
+        } _: { [weak self] event in
+            self?.deliver(event, on: queue)
+        }
     }
 
     private static func parser(_ type: AnyClass?) throws(PrimusError) -> (any PrimusParser)? {
@@ -556,6 +568,7 @@ open class Primus: NSObject, @unchecked Sendable {
         _ event: String, isOnce: Bool, on queue: PrimusQueue, _ call: @escaping @Sendable ([PrimusArgument]) -> String?
     ) -> PrimusListener {
         let listener = PrimusListener(event, isOnce: isOnce, on: queue, call: call)
+        if queue == .main { self.mainQueueUse.begin() }
         let unobserved = self.state.withLock { state -> PrimusConnection? in
             state.listeners.add(listener)
             guard let engine = state.engine, engine.observations[queue] == nil else { return nil }
@@ -593,10 +606,19 @@ open class Primus: NSObject, @unchecked Sendable {
     /// Removes all listeners of an event.
     ///
     /// - Parameter event: The name of the event.
-    public func removeAllListeners(_ event: String) { self.state.withLock { $0.listeners.remove(event: event) } }
+    public func removeAllListeners(_ event: String) { self.changeListeners { $0.remove(event: event) } }
 
     /// Removes all listeners.
-    public func removeAllListeners() { self.state.withLock { $0.listeners.removeAll() } }
+    public func removeAllListeners() { self.changeListeners { $0.removeAll() } }
+
+    private func changeListeners(_ change: (inout PrimusListenerTable) -> Void) {
+        // What the listeners refer to is released after the lock.
+        let old = self.state.withLock { state in
+            defer { change(&state.listeners) }
+            return state.listeners
+        }
+        withExtendedLifetime(old) {}
+    }
 
     /// The listeners of an event, in the order in which they were added.
     ///
@@ -709,6 +731,18 @@ open class Primus: NSObject, @unchecked Sendable {
         self.call("outgoing::url", [.object(mark.options)], on: queue)
         mark.continuation.resume()
     }
+}
+
+/// Whether a client has ever had a listener on the main queue. Before, the events of the connection needn't wait for the main queue, which a
+/// program without an interface may block for good.
+///
+/// It has a lock of its own, because it is asked under a lock of the connection.
+private final class MainQueueUse: Sendable {
+    private let state = Lock(false)
+
+    var hasBegun: Bool { self.state.withLock { $0 } }
+
+    func begin() { self.state.withLock { $0 = true } }
 }
 
 /// The connection of a closure that the connection keeps.

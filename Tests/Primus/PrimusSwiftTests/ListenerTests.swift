@@ -204,6 +204,72 @@ import Testing
         withExtendedLifetime(observation) {}
     }
 
+    @Test func `a blocked main queue doesn't stall a client whose listeners are on another queue`() async throws {
+        let test = try await PrimusFixture()
+        let seen = EventRecorder<Int64>()
+        test.primus.on("data", queue: test.queue) { (number: Int64) in seen.record(number) }
+        let main = try await BlockedMainActor()
+        defer { main.release() }
+        try await test.open()
+        // More than the events that wait for a queue.
+        for number in 0..<20_000 { try test.memory.server.write(number) }
+        try await eventually("all messages") { seen.all.count == 20_000 }
+        #expect(seen.all == Array(0..<20_000))
+        test.primus.end()
+        try await test.awaits("end")
+    }
+
+    @Test func `a client stops reading while the main queue is blocked, and loses nothing`() async throws {
+        let test = try await PrimusFixture()
+        let (seen, others) = (EventRecorder<Int>(), EventRecorder<Int>())
+        test.primus.on("data") { (text: String) in seen.record(text.utf8.count) }
+        test.primus.on("data", queue: test.queue) { (text: String) in others.record(text.utf8.count) }
+        try await test.open()
+        let main = try await BlockedMainActor()
+        defer { main.release() }
+        for number in 0..<100 { try test.memory.server.write(String(repeating: "x", count: 50_000 + number)) }
+        // Each message is there twice, raw and as data. The listeners of the other queue wait as well.
+        try await eventually { !others.all.isEmpty }
+        await test.drainQueue()
+        #expect(seen.all.isEmpty && others.all.count < 100, "\(others.all.count)")
+        main.release()
+        try await eventually { seen.all.count == 100 && others.all.count == 100 }
+        #expect(seen.all == Array(50_000..<50_100) && others.all == seen.all && test.primus.readyState == .open)
+    }
+
+    @Test func `a listener that is added in another one receives what waits behind its event`() async throws {
+        let test = try await PrimusFixture()
+        let seen = EventRecorder<Int64>()
+        let connections = test.memory.server.onConnection { spark in for number in 0..<10 { _ = try? spark.write(number) } }
+        await MainActor.run {
+            _ = test.primus.once("open") { [primus = test.primus] in primus.on("data") { (number: Int64) in seen.record(number) } }
+        }
+        let main = try await BlockedMainActor()
+        defer { main.release() }
+        test.primus.open()
+        try await eventually { test.trace.all.count { $0 == "data" } == 10 }
+        main.release()
+        try await eventually { seen.all.count == 10 }
+        #expect(seen.all == Array(0..<10))
+        withExtendedLifetime(connections) {}
+    }
+
+    @Test func `what removed listeners refer to may use the client when it is released`() async throws {
+        final class Guest: Sendable {
+            let primus: Primus
+            init(_ primus: Primus) { self.primus = primus }
+            deinit { self.primus.removeAllListeners("other") }
+        }
+        let test = try await PrimusFixture()
+        for event in ["a", "b"] {
+            let guest = Guest(test.primus)
+            test.primus.on(event, queue: test.queue) { _ = guest }
+        }
+        test.primus.removeAllListeners("a")
+        test.primus.removeAllListeners()
+        #expect(test.primus.listeners("b").isEmpty)
+    }
+
     @Test func `send without the plugin is an error that says so`() async throws {
         let test = try await PrimusFixture()
         let errors = EventRecorder<String>()

@@ -74,7 +74,12 @@ final class PrimusFixture: Sendable {
     func settle() async throws {
         for _ in 0..<20 {
             self.memory.clock.advance(by: .seconds(30))
-            await withCheckedContinuation { continuation in self.queue.async { continuation.resume() } }
+            await self.drainQueue()
         }
+    }
+
+    /// Waits until the queue of the listeners has run what waits on it.
+    func drainQueue() async {
+        await withCheckedContinuation { continuation in self.queue.async { continuation.resume() } }
     }
 }

@@ -285,20 +285,29 @@ public final class PrimusConnection: Sendable {
 
     /// Calls a closure with all updates, messages and events of the client for JavaScript, in one order.
     ///
-    /// - Parameter includesEmitter: Whether the events of primus-emitter are among them.
+    /// While the events that wait for the callback exceed a size, the client doesn't read.
+    ///
+    /// - Parameters:
+    ///   - executor: Where the callback runs.
+    ///   - byteLimit: The size. Each event counts as 100 bytes, and a packet adds its own.
+    ///   - includesEmitter: Whether the events of primus-emitter are among them.
+    ///   - isNeeded: Whether the callback receives an event. Called under a lock.
+    ///   - callback: Called with each event.
+    /// - Returns: The registration. Releasing it ends the callbacks.
     package func observeEvents(
-        on executor: CallbackExecutor, buffer: BufferPolicy = .pauseReading(1024), includingEmitter includesEmitter: Bool = false,
-        _ callback: @escaping @Sendable (PrimusEvent) -> Void
+        on executor: CallbackExecutor, byteLimit: Int = 1 << 20, includingEmitter includesEmitter: Bool = false,
+        isNeeded: @escaping @Sendable (PrimusEvent) -> Bool = { _ in true }, _ callback: @escaping @Sendable (PrimusEvent) -> Void
     ) -> CallbackObservation {
-        self.driver.observe(buffer, lifetime: .client, named: "The listener of an event", schedule: executor.schedule) { events, output in
-            output.append(contentsOf: events)
+        let schedule = self.driver.makeCallbackWatch(.notBegun).following(executor.schedule, "The listener of an event")
+        let queue = CallbackQueue(
+            .pauseReading(.max), byteLimit: ByteLimit(byteLimit) { 100 + $0.packetSize }, schedule: schedule, callback: callback)
+        return self.driver.observe(into: queue, lifetime: .client) { events, output in
+            for event in events where isNeeded(event) { output.append(event) }
         } register: { session, consumer, effects in
             session.observeUpdates(consumer, &effects)
             session.observeMessages(consumer, &effects)
             session.observeTraces(consumer, &effects)
             if includesEmitter { session.observe(.events(.connection), consumer, &effects) }
-        } callback: {
-            callback($0)
         }
     }
 

@@ -16,6 +16,15 @@ package enum PrimusEvent: Sendable {
     /// An event of a plugin.
     case plugin(PrimusPluginEvent)
 
+    /// The size of the packet of a message, in bytes.
+    var packetSize: Int {
+        switch self {
+        case .message(let message), .untransformed(let message, _): message.raw.bytes.count
+        case .trace(.incomingData(let packet)), .trace(.outgoingData(let packet)): packet.bytes.count
+        case .update, .outgoing, .trace, .mark, .frame, .plugin: 0
+        }
+    }
+
     /// The update, if this is one.
     var update: PrimusUpdate? { if case .update(let update) = self { update } else { nil } }
     /// The state to which the client has changed, if this is a change.
