@@ -75,10 +75,14 @@ open class Primus: NSObject, @unchecked Sendable {
         var informed: Set<PrimusQueue> = []
         /// Whether the client opens by itself soon.
         var isOpeningSoon = false
+        /// Whether the client was neither opened nor ended yet.
+        var isFresh = true
         var isDestroyed = false
         /// The client itself, while it is open.
         var keeper: Primus?
         var endOfLifecycle: PrimusLifecycle.End?
+        /// The revision of the lifecycle that the client observes.
+        var lifecycleRevision: UInt64?
         var endOfTime: PrimusLifecycle.End?
         /// The attempts that wait for the listeners of `outgoing::url`, by the number of their place among the events.
         var marks: [UInt64: Mark] = [:]
@@ -139,16 +143,13 @@ open class Primus: NSObject, @unchecked Sendable {
         super.init()
         options.changes.observe { [weak self] in
             guard let self else { return false }
+            self.followLifecycle()
+            self.followManual()
             self.applySettings()
             return true
         }
-        let end = options.lifecycle.observe { [weak self] event in self?.lifecycleChanged(event) }
-        let opensSoon = !options.manual
-        self.state.withLock {
-            $0.endOfLifecycle = end
-            $0.isOpeningSoon = opensSoon
-        }
-        if opensSoon { DispatchQueue.main.async { self.openIfAwaited() } }
+        self.followLifecycle()
+        self.followManual()
     }
 
     deinit {
@@ -231,8 +232,7 @@ open class Primus: NSObject, @unchecked Sendable {
     public func open() {
         let isDestroyed = self.state.withLock { state in
             if state.isDestroyed { return true }
-            state.isOpeningSoon = false
-            state.keeper = self
+            (state.isOpeningSoon, state.isFresh, state.keeper) = (false, false, self)
             return false
         }
         if isDestroyed { return }
@@ -247,6 +247,17 @@ open class Primus: NSObject, @unchecked Sendable {
         engine.connection.open()
     }
 
+    /// Opens a new client soon, or no longer, as the options say.
+    private func followManual() {
+        let isManual = self.options.manual
+        let opensSoon = self.state.withLock { state in
+            guard state.isFresh, state.isOpeningSoon == isManual, !state.isDestroyed else { return false }
+            state.isOpeningSoon = !isManual
+            return !isManual
+        }
+        if opensSoon { DispatchQueue.main.async { self.openIfAwaited() } }
+    }
+
     private func openIfAwaited() { if self.state.withLock({ $0.isOpeningSoon }) { self.open() } }
 
     private func fail(_ error: PrimusError) {
@@ -258,7 +269,7 @@ open class Primus: NSObject, @unchecked Sendable {
     /// Disconnects. The client doesn't reconnect.
     public func end() {
         let (connection, wasAwaited) = self.state.withLock { state in
-            defer { state.isOpeningSoon = false }
+            defer { (state.isOpeningSoon, state.isFresh) = (false, false) }
             return (state.engine?.connection, state.isOpeningSoon)
         }
         guard wasAwaited else {
@@ -402,6 +413,7 @@ open class Primus: NSObject, @unchecked Sendable {
         guard let engine = self.state.withLock({ $0.engine }), engine.revision != revision else { return }
         guard case .closed = engine.connection.state else { return }
         let new = self.makeEngine()
+        engine.connection.moveQueue(to: new.connection)
         self.state.withLock { $0.engine = new }
         engine.connection.end()
     }
@@ -542,6 +554,24 @@ open class Primus: NSObject, @unchecked Sendable {
     }
 
     // MARK: Background
+
+    /// Observes the lifecycle of the options, unless it does.
+    private func followLifecycle() {
+        let values = self.options.current
+        let isNew = self.state.withLock { state in
+            defer { state.lifecycleRevision = values.lifecycleRevision }
+            return state.lifecycleRevision != values.lifecycleRevision
+        }
+        guard isNew else { return }
+        let end = values.lifecycle.observe { [weak self] event in self?.lifecycleChanged(event) }
+        let ended = self.state.withLock { state in
+            // Another thread may have changed it again.
+            guard state.lifecycleRevision == values.lifecycleRevision else { return Optional(end) }
+            defer { state.endOfLifecycle = end }
+            return state.endOfLifecycle
+        }
+        ended?()
+    }
 
     private func lifecycleChanged(_ event: PrimusLifecycle.Event) {
         switch event {

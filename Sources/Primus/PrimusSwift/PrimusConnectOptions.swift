@@ -37,6 +37,8 @@ public final class PrimusConnectOptions: NSObject, NSCopying, @unchecked Sendabl
         var reconnect: PrimusReconnectOptions
         /// The number of changes of what a client keeps.
         var revision: UInt64 = 0
+        /// The number of changes of the lifecycle.
+        var lifecycleRevision: UInt64 = 0
     }
 
     private let values: Lock<Values>
@@ -132,7 +134,9 @@ public final class PrimusConnectOptions: NSObject, NSCopying, @unchecked Sendabl
         set { self.change { $0.autodetect = newValue } }
     }
 
-    /// Whether the client waits for a call of ``Primus/open()``. The default is `false`: it opens by itself.
+    /// Whether the client waits for a call of ``Primus/open()``. The default is `false`: it opens by itself, in a later turn of the main queue.
+    ///
+    /// A change applies to clients that haven't been opened or ended yet.
     public var manual: Bool {
         get { self.current.manual }
         set { self.change { $0.manual = newValue } }
@@ -187,10 +191,15 @@ public final class PrimusConnectOptions: NSObject, NSCopying, @unchecked Sendabl
         set { self.change(ofKept: true) { $0.transports = newValue } }
     }
 
-    /// The source of the app's changes between background and foreground. A client takes it when it is created.
+    /// The source of the app's changes between background and foreground. A change applies immediately.
     public var lifecycle: PrimusLifecycle {
         get { self.current.lifecycle }
-        set { self.change { $0.lifecycle = newValue } }
+        set {
+            self.change {
+                $0.lifecycle = newValue
+                $0.lifecycleRevision += 1
+            }
+        }
     }
 
     /// The destination of log messages.

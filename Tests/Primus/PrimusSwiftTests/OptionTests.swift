@@ -245,7 +245,177 @@ import FoundationNetworking
         #expect(test.primus.client.configuration.customParser?.name == "Late")
     }
 
+    // MARK: Set after initialization
+
+    @Test func `manual applies to a client that hasn't been opened yet`() async throws {
+        let test = try await PrimusFixture()
+        // A client that would open by itself, and doesn't any more.
+        let (options, opened) = (PrimusFixture.options(test.memory), EventRecorder<String>())
+        await MainActor.run {
+            options.manual = false
+            let primus = Primus(url: URL(string: test.memory.url)!, options: options)
+            primus.on("open", queue: test.queue) { opened.record("never") }
+            options.manual = true
+            #expect(primus.readyState == .closed)
+            primus.end()
+        }
+        await MainActor.run {}
+        // A client that waits, and doesn't any more.
+        test.options.manual = false
+        try await test.awaits("open")
+        #expect(opened.all.isEmpty && test.memory.server.sparks.count == 1)
+        // One that was ended isn't opened by it.
+        test.primus.end()
+        try await test.awaits("end")
+        test.options.manual = true
+        test.options.manual = false
+        await MainActor.run {}
+        try await test.settle()
+        #expect(test.trace.all.last == "end" && test.memory.server.sparks.isEmpty)
+    }
+
+    @Test func `a strategy that is set while the client is connected applies to the next loss`() async throws {
+        let test = try await PrimusFixture()
+        try await test.open()
+        test.options.strategy = [.timeout]
+        test.memory.network.cut()
+        try await test.awaits("end")
+        #expect(!test.trace.all.contains("reconnect scheduled"))
+        _ = test.trace.take()
+        test.options.strategy = []
+        try await test.open()
+        test.options.reconnect.strategies = [.disconnect]
+        test.memory.network.cut()
+        try await test.awaits("open")
+        #expect(test.trace.all.contains("reconnect scheduled"))
+    }
+
+    @Test func `the strategy online that is set while the client is connected applies to the network`() async throws {
+        let monitor = NetworkPathMonitor()
+        let test = try await PrimusFixture {
+            $0.transports?.networkPath = monitor
+            $0.strategy = [.disconnect]
+        }
+        try await test.open()
+        test.memory.network.condition = .down
+        test.memory.network.cut()
+        try await eventually { test.trace.all.last == "reconnect scheduled" }
+        test.memory.network.condition = .up
+        monitor.pathChanged()
+        #expect(test.primus.attemptOptions?.backoff == true)
+        test.options.strategy = [.disconnect, .online]
+        // Without waiting for the delay.
+        monitor.pathChanged()
+        try await eventually { test.trace.all.last == "open" }
+    }
+
+    @Test func `delays, factor and retries that are set while the client is connected apply to the next loss`() async throws {
+        let test = try await PrimusFixture()
+        let delays = EventRecorder<Double>()
+        test.primus.on("reconnect scheduled", queue: test.queue) { (options: PrimusReconnectOptions) in delays.record(options.scheduled) }
+        try await test.open()
+        let reconnect = test.options.reconnect
+        (reconnect.minDelay, reconnect.maxDelay, reconnect.factor, reconnect.retries) = (100, 350, 3, 3)
+        test.memory.network.condition = .down
+        test.memory.network.cut()
+        try await eventually {
+            test.memory.clock.advance(by: .seconds(1))
+            return test.trace.all.contains("reconnect failed")
+        }
+        let all = delays.all
+        #expect(all.count == 3 && (100...200).contains(all[0]) && all.dropFirst().allSatisfy { (100...350).contains($0) }, "\(all)")
+    }
+
+    @Test func `ping, pong and the time limits that are set before the client is opened`() async throws {
+        var server = PrimusServerConfiguration()
+        server.version = .v6
+        let test = try await PrimusFixture(server)
+        _ = test.primus.client
+        (test.options.ping, test.options.pong) = (3, 2)
+        try await test.open()
+        test.memory.server.faults.isSilent = true
+        // A ping after 3 seconds, and 2 more for the answer.
+        for (_, isOffline) in [(1, false), (2, false), (3, false), (4, false), (5, true)] {
+            test.memory.clock.advance(by: .seconds(1))
+            await test.drainQueue()
+            #expect(test.primus.online == !isOffline)
+        }
+        #expect(test.trace.all.prefix(2) == ["outgoing::ping", "offline"], "\(test.trace.all)")
+    }
+
+    @Test func `plugins and transports that are set later are used from the next opening, and written messages aren't lost`() async throws {
+        var server = PrimusServerConfiguration()
+        server.plugins = .emitter
+        let (first, second) = (try await InMemoryPrimus(), try await PrimusFixture(server))
+        let received = EventRecorder<PrimusValue>()
+        let observation = second.memory.server.onMessage { received.record((try? $0.value) ?? nil) }
+        let calls = second.memory.server.on("chat") { received.record(.string($0.event)) }
+        let options = PrimusFixture.options(first)
+        let primus = Primus(url: URL(string: second.memory.url)!, options: options)
+        #expect(primus.write("early") && !primus.send("chat"))
+        options.transports = second.memory.network.transports()
+        options.plugins = ["emitter": PrimusEmitterPlugin.self]
+        primus.open()
+        #expect(primus.send("chat", 1))
+        try await eventually { received.all.count == 2 }
+        #expect(Set(received.all) == ["early", "chat"] && primus.plugins["emitter"] != nil)
+        primus.end()
+        withExtendedLifetime((observation, calls)) {}
+    }
+
+    @Test func `a log that is set later receives the messages from the next opening on`() async throws {
+        let test = try await PrimusFixture()
+        _ = test.primus.client
+        let lines = EventRecorder<String>()
+        test.options.log = LogSink(minimumLevel: .debug) { _, _, message in lines.record(message) }
+        try await test.open()
+        try await eventually { lines.all.contains { $0.contains("connecting to") } }
+    }
+
+    @Test func `detection that is switched on later is used`() async throws {
+        var server = PrimusServerConfiguration()
+        (server.transformer, server.parser) = (.engineIO, .msgpack)
+        let test = try await PrimusFixture(server) { $0.autodetect = false }
+        _ = test.primus.client
+        test.options.autodetect = true
+        try await test.open()
+        #expect(test.primus.transformer == "engine.io" && test.primus.parser == "msgpack")
+    }
+
+    @Test func `a transformerClass and a parserClass that are set later are used from the next opening on`() async throws {
+        var server = PrimusServerConfiguration()
+        server.customParser = ReverseOfServer()
+        let test = try await PrimusFixture(server) { $0.autodetect = false }
+        let echo = test.memory.server.onMessage { message in _ = try? message.spark.write(message.value) }
+        let received = EventRecorder<String>()
+        test.primus.on("data", queue: test.queue) { (text: String) in received.record(text) }
+        _ = test.primus.client
+        (test.options.transformerClass, test.options.parserClass) = (SocketRocketClient.self, Reverse.self)
+        try await test.open()
+        test.primus.write("abc")
+        try await eventually { received.all == ["abc"] }
+        #expect(test.primus.transformer == "websockets" && test.primus.parser == "Reverse")
+        withExtendedLifetime(echo) {}
+    }
+
     // MARK: Background
+
+    @Test func `a lifecycle and a wish to stay connected that are set later are followed`() async throws {
+        let (first, second) = (App(), App())
+        let test = try await PrimusFixture { ($0.lifecycle, $0.stayConnectedInBackground) = (first.lifecycle, false) }
+        try await test.open()
+        test.options.lifecycle = second.lifecycle
+        #expect(first.calls.all == ["end of observation"] && second.handlers.all.count == 1)
+        second.change(.enteredBackground)
+        #expect(second.calls.all.isEmpty)
+        test.options.stayConnectedInBackground = true
+        second.change(.enteredBackground)
+        second.change(.becameActive)
+        #expect(second.calls.all == ["time", "end of time"])
+        // Other changes don't observe again.
+        test.options.timeout = 3
+        #expect(second.handlers.all.count == 1)
+    }
 
     final class App: Sendable {
         let handlers = EventRecorder<@Sendable (PrimusLifecycle.Event) -> Void>()

@@ -174,11 +174,12 @@ import Testing
 
     @Test func `the end before the client opens by itself`() async throws {
         let test = try await PrimusFixture()
-        test.options.manual = false
+        let options = PrimusFixture.options(test.memory)
+        options.manual = false
         let (queue, trace) = (test.queue, EventRecorder<String>())
         // On the main actor, so that the client can't open in between.
         await MainActor.run {
-            let primus = Primus(url: URL(string: test.memory.url)!, options: test.options)
+            let primus = Primus(url: URL(string: test.memory.url)!, options: options)
             for event in PrimusFixture.events { primus.on(event, queue: queue) { trace.record(event) } }
             primus.end()
         }

@@ -170,6 +170,13 @@ public final class PrimusConnection: Sendable {
         return count
     }
 
+    /// Moves the messages that wait for a connection to a client that has none yet.
+    package func moveQueue(to other: PrimusConnection) {
+        var queue = PrimusWriteQueue()
+        self.driver.step { session, _, _ in swap(&queue, &session.queue) }
+        other.driver.step { session, _, _ in swap(&queue, &session.queue) }
+    }
+
     /// The time until the next attempt to connect; `nil` if none is pending.
     ///
     /// To be told when a delay begins, use ``connectingIn``. To end the delay, call ``reconnectNow()``.

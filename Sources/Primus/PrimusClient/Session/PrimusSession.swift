@@ -292,7 +292,7 @@ package struct PrimusSession: ReconnectingSession {
     package mutating func networkChanged(now: Instant, _ effects: inout Effects<Self>) {
         // A client that the user has ended stays closed.
         if case .closed = self.state { return }
-        guard self.options.strategies.contains(.online) else { return }
+        guard self.latestOptions.options.strategies.contains(.online) else { return }
         self.setOnline(&effects)
         self.checkConnection(now: now, &effects)
     }
@@ -431,15 +431,15 @@ package struct PrimusSession: ReconnectingSession {
         if ending.kind == .closedByServer || ending.isFinal { return .never }
         if self.fallsBack(because: ending) || self.asksForOtherCredentials(because: ending) { return .reopen }
         if ending.failure.code == .unauthorized { return .never }
+        // Settings that were changed apply to the decision, and to the delay before the next attempt.
+        let options = self.latestOptions.options
         switch ending.kind {
-        case .lost: guard self.options.strategies.contains(.disconnect) else { return .never }
+        case .lost: guard options.strategies.contains(.disconnect) else { return .never }
         case .refused, .timedOut:
             // Once the client retries, it doesn't matter why an attempt fails.
-            guard self.retry != nil || self.options.strategies.contains(.timeout) else { return .never }
+            guard self.retry != nil || options.strategies.contains(.timeout) else { return .never }
         case .requested, .closedByServer: return .never
         }
-        // Settings that were changed apply to the delay before the next attempt as well.
-        let options = self.latestOptions.options
         self.connection.sharedPolicy = Self.policy(options, isReconnect: true)
         let decision = self.retries.decide(self.retryRule, now: now)
         guard case .backoff(let backoff) = options.retry else {
