@@ -145,6 +145,45 @@ import Testing
         #expect(fixture.server.upgrades.all.count == 1)
     }
 
+    @Test func `each failed attempt is an error with its own reason`() async throws {
+        let fixture = try await PrimusFixture()
+        let primus = try await fixture.open()
+        let (errors, updates) = (primus.errors, primus.updates())
+        let status = Lock(503)
+        var script = fixture.server.script
+        script.upgrade = { _ in
+            let next = status.withLock { status in
+                defer { status -= 1 }
+                return status
+            }
+            return next > 500 ? .reject(HTTPResponse(status: next, text: #"{"error":"reason \#(next)"}"#)) : .accept(subprotocol: nil)
+        }
+        fixture.server.script = script
+        fixture.network.cut()
+        try await eventually {
+            fixture.clock.advance(by: .seconds(1))
+            return primus.isConnected
+        }
+        let all = await errors.pending()
+        #expect(all.map(\.status) == [nil, 503, 502, 501] && all.allSatisfy { $0.code == .connectionLost })
+        #expect(all.dropFirst().map(\.serverMessage) == ["reason 503", "reason 502", "reason 501"])
+        let failed = await updates.pending().compactMap { if case .attemptFailed(let error) = $0 { error.status } else { nil } }
+        #expect(failed == [503, 502, 501])
+    }
+
+    @Test func `cookies of the information of sockjs go to its sessions`() async throws {
+        var script = ScriptedPrimus.Script()
+        script.response = { _ in HTTPResponse(status: 200, headers: ["Set-Cookie": "node=seven; Path=/"], text: #"{"websocket":true}"#) }
+        script.upgrade = { head in
+            head.path.hasSuffix("/primus/websocket") ? .reject(HTTPResponse(status: 404, text: "")) : .accept(subprotocol: nil)
+        }
+        script.greeting = [.text("o")]
+        let fixture = try await PrimusFixture(script) { ($0.detection, $0.transformer) = (.off, .sockjs) }
+        _ = try await fixture.open()
+        #expect(fixture.server.requests.all.map(\.path) == ["/primus/info"])
+        #expect(fixture.server.upgrades.all.map { $0.headers["Cookie"] } == [nil, "node=seven"])
+    }
+
     @Test func `a hook changes the URL of each attempt`() async throws {
         let number = Lock(0)
         let fixture = try await PrimusFixture {

@@ -96,6 +96,26 @@ import Testing
         guard case .closed = client.state else { return #expect(Bool(false), "the client should be closed") }
     }
 
+    @Test(arguments: [PrimusTransformerKind.websockets, .faye, .engineIO, .sockjs], [401, 403, 503])
+    func `a refusal is the same typed error over each transformer`(transformer: PrimusTransformerKind, status: Int) async throws {
+        var configuration = PrimusServerConfiguration()
+        configuration.transformer = transformer
+        configuration.authorize = { _ in .reject("Who are you?", status: status, headers: ["WWW-Authenticate": "Basic realm=\"x\""]) }
+        let primus = try await InMemoryPrimus(configuration: configuration)
+        for isFramed in transformer == .sockjs ? [false, true] : [false] {
+            let client = primus.client {
+                ($0.detection, $0.transformer) = (.off, transformer)
+                $0.strategies = [.disconnect]
+            }
+            // Framed sessions of SockJS begin with another request.
+            if isFramed { client.driver.step { session, _, _ in session.forceSockJSFraming() } }
+            client.open()
+            let error = await #expect(throws: PrimusError.self) { try await client.opened(within: .seconds(600)) }
+            #expect(error?.code == (status == 503 ? .connectionLost : .unauthorized) && error?.status == status, "\(error as Any)")
+            #expect(error?.serverMessage == "Who are you?" && error?.headers?["WWW-Authenticate"] == "Basic realm=\"x\"")
+        }
+    }
+
     @Test func `plugins of client and server understand each other`() async throws {
         var configuration = PrimusServerConfiguration()
         configuration.plugins = .all

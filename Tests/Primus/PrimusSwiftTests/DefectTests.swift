@@ -84,6 +84,18 @@ import FoundationNetworking
         #expect(delays.count == 4 && delays.allSatisfy { $0 >= 0.5 && $0 <= 1 && $0 != 1 })
     }
 
+    @Test func `opening doesn't block the thread while the server is asked what it speaks`() async throws {
+        let test = try await PrimusFixture()
+        test.memory.network.condition = .silent
+        // The server never answers, and no time passes.
+        await MainActor.run {
+            test.primus.open()
+            #expect(test.primus.readyState == .opening && !test.primus.writable)
+            test.primus.end()
+        }
+        try await test.awaits("end")
+    }
+
     @Test func `requests have the header fields of the application`() async throws {
         let heads = EventRecorder<HTTPHeaders>()
         var server = PrimusServerConfiguration()
