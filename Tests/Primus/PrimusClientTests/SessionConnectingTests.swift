@@ -118,8 +118,8 @@ import Testing
     }
 
     @Test(arguments: [
-        ("https://host/x", "wss://host/x/", ""), ("http://host:81/x", "ws://host:81/x/", ""), ("http://other.example", "ws://other.example/", ""),
-        ("//other.example/x?y=1", "ws://other.example/x/", "?y=1"),
+        ("https://host/x", "wss://host/x/", ""), ("http://host:81/x", "ws://host:81/x/", ""),
+        ("http://other.example", "ws://other.example/", ""), ("//other.example/x?y=1", "ws://other.example/x/", "?y=1"),
     ])
     func `header fields and credentials aren't sent to another origin of sockjs`(reference: String, prefix: String, query: String) throws {
         let (lines, request) = self.opening(reference)

@@ -400,7 +400,7 @@ import FoundationNetworking
 
     // MARK: Background
 
-    @Test func `a lifecycle and a wish to stay connected that are set later are followed`() async throws {
+    @Test func `a lifecycle, and whether to stay connected, that are set later are followed`() async throws {
         let (first, second) = (App(), App())
         let test = try await PrimusFixture { ($0.lifecycle, $0.stayConnectedInBackground) = (first.lifecycle, false) }
         try await test.open()

@@ -9,8 +9,8 @@ extension PrimusSession {
         let endpoint = self.webSocketEndpoint
         return PrimusRequest(
             webSocket: WebSocketRequest(
-                endpoint, headers: self.cookies.headers(self.headers(for: endpoint), for: endpoint), messageLimit: self.options.messageLimit,
-                timeout: self.connection.policy.openTimeout),
+                endpoint, headers: self.cookies.headers(self.headers(for: endpoint), for: endpoint),
+                messageLimit: self.options.messageLimit, timeout: self.connection.policy.openTimeout),
             framing: self.attempt.framing, customTransformer: self.options.customTransformer, customParser: self.options.customParser)
     }
 
