@@ -112,13 +112,13 @@ import Testing
     @Test func `header fields keep colons in their values`() throws {
         let call = try self.parse(
             ["send", "ws://host/hub", "M", "--header", "Cookie: a=b:c", "--header", "X-Empty:", "--header", "Cookie: d"], SignalRCall.init)
-        #expect(call.connection.headers == ["Cookie": "a=b:c", "X-Empty": "", "Cookie": "d"])
+        #expect(call.connection.client.headers == ["Cookie": "a=b:c", "X-Empty": "", "Cookie": "d"])
     }
 
     @Test func `the token comes from an option, a file or the environment`() throws {
         func token(_ options: [String]) throws -> Secret? {
             try self.parse(["send", "http://host/hub", "M"] + options, environment: [Secret.signalRVariable: "env"], SignalRCall.init)
-                .connection.token
+                .connection.client.token
         }
         guard case .environment("env")? = try token([]), case .option("t")? = try token(["--token", "t"]),
             case .file("f", "token")? = try token(["--token-file", "f"])

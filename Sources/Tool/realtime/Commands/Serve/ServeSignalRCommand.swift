@@ -20,7 +20,7 @@ struct ServeSignalRCommand: Command {
             """,
         options: [
             .host, .port, .serverTLS, .transports("The transports that clients may use:"),
-            .token("Accept only clients with this access token."), .tokenFile,
+            .token("Accept only clients with this access token.", environmentVariable: Secret.signalRVariable), .tokenFile,
             .flag(
                 "allow-foreign-origins",
                 """

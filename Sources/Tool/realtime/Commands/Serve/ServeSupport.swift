@@ -82,6 +82,16 @@ extension LinePrinter {
     }
 }
 
+extension Line {
+    /// A message on a connection of a server.
+    static func message(_ id: ConnectionID, _ text: String, from sender: FrameSender) -> Line {
+        let verb = sender == .client ? "received" : "sent"
+        return Line(
+            [Span("\(id) \(verb) \(text)", .faint)],
+            ["type": "frame", "connection": .string("\(id)"), "from": .string(sender.rawValue), "data": .string(text)])
+    }
+}
+
 extension CloseReason {
     /// The description of the reason from the side of the server.
     var textOfServer: String {

@@ -21,6 +21,15 @@ extension OptionSpec {
             presence: presence, environmentVariable: environmentVariable)
     }
 
+    /// - Parameters:
+    ///   - help: What the token is for. The option's help continues with the alternatives.
+    ///   - environmentVariable: The environment variable that replaces the option.
+    static func token(_ help: String, environmentVariable: String) -> OptionSpec {
+        .hideable("token", help, environmentVariable: environmentVariable)
+    }
+
+    static let tokenFile = OptionSpec.value("token-file", "FILE", "A file that contains only the access token.", completion: .files)
+
     static let certificates = OptionSpec.value(
         "ca", "FILE", "A PEM file with the certificates to trust, instead of those of the system.", completion: .files)
 
@@ -71,8 +80,10 @@ enum Secret: Sendable {
     static let pusherVariable = "REALTIME_PUSHER_SECRET"
     /// The environment variable that replaces `--encryption-key` and `--encryption-key-file`.
     static let encryptionVariable = "REALTIME_PUSHER_ENCRYPTION_KEY"
-    /// The environment variable that replaces `--token` and `--token-file`.
+    /// The environment variable that replaces `--token` and `--token-file` of the commands for SignalR.
     static let signalRVariable = "REALTIME_SIGNALR_TOKEN"
+    /// The environment variable that replaces `--token` and `--token-file` of the commands for Primus.
+    static let primusVariable = "REALTIME_PRIMUS_TOKEN"
 
     /// Creates the secret from the options or, without them, from the environment.
     ///

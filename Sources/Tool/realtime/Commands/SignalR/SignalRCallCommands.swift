@@ -7,7 +7,7 @@ import SignalRWire
 struct SignalRCall: Sendable {
     let connection: SignalRConnection
     let method: String
-    let values: [SignalRArgument]
+    let values: [JSONArgument]
     let timeout: Duration?
 
     init(_ arguments: Arguments) throws(UsageError) {

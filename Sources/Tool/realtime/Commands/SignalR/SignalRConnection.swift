@@ -2,7 +2,6 @@ import CommandLineSupport
 import RealtimeCore
 import RealtimeCoding
 import RealtimeSystem
-import RealtimeTransports
 import SignalRHubs
 import SignalRWire
 
@@ -13,26 +12,14 @@ extension OptionSpec {
         "stateful", "Continue the connection after a loss of its WebSocket, if the server allows stateful reconnect.")
     static let hubProtocol = OptionSpec.value(
         "protocol", "NAME", "The hub protocol: json, which is the default, or messagePack.", completion: .values(["json", "messagePack"]))
-
-    /// - Parameter help: What the token is for. The option's help continues with the alternatives.
-    static func token(_ help: String) -> OptionSpec { .hideable("token", help, environmentVariable: Secret.signalRVariable) }
-
-    static let tokenFile = OptionSpec.value("token-file", "FILE", "A file that contains only the access token.", completion: .files)
-}
-
-/// An argument of a hub's method, as a command specifies it.
-enum SignalRArgument: Sendable, Equatable {
-    case value(JSONValue)
-    /// `-`: the JSON in standard input.
-    case standardInput
 }
 
 /// The connection of a command to a hub, as its arguments specify it.
 struct SignalRConnection: Sendable {
     /// The options before and after the options of the command itself.
     static let firstOptions: [OptionSpec] = [
-        .transports, .stateful, .hubProtocol, .token("The access token."), .tokenFile, .header, .certificates, .proxy,
-    ]
+        .transports, .stateful, .hubProtocol,
+    ] + ClientOptions.firstOptions(tokenVariable: Secret.signalRVariable)
     static let lastOptions: [OptionSpec] = [
         .json, .timestamps, .verbose("Also print the states of the connection, the negotiation, and every message, without tokens."),
     ]
@@ -43,24 +30,15 @@ struct SignalRConnection: Sendable {
         "The arguments of the method. Each is JSON, so a string has quotes: '\"hello\"'. With -, one of them is read from standard input.",
         .repeated(atLeast: 0))
 
-    /// Above what servers accept by default, so that their error states the limit.
-    private static let inputLimit = 16 << 20
-
-    let endpoint: Endpoint
+    let client: ClientOptions
     let allowedTransports: HubTransportKinds
     let isStateful: Bool
     let format: HubFormat
-    let token: Secret?
-    let headers: HTTPHeaders
-    private let network: NetworkOptions
-    let isVerbose: Bool
+    var endpoint: Endpoint { self.client.endpoint }
 
     init(_ arguments: Arguments) throws(UsageError) {
-        do throws(TransportError) {
-            self.endpoint = try Endpoint(arguments.required(positional: "URL"))
-        } catch {
-            throw arguments.usageError(error.message)
-        }
+        self.client = try ClientOptions(
+            arguments, url: arguments.required(positional: "URL"), tokenVariable: Secret.signalRVariable)
         self.allowedTransports = try HubTransportKinds(arguments)
         self.isStateful = arguments.has("stateful")
         switch arguments.string("protocol")?.lowercased() {
@@ -72,56 +50,20 @@ struct SignalRConnection: Sendable {
             throw arguments.usageError(
                 "'--transport serverSentEvents' carries text only, which '--protocol messagePack' isn't. Use another transport or protocol")
         }
-        self.token = try Secret(arguments, "token")
-        self.headers = try HTTPHeaders(arguments)
-        self.network = try NetworkOptions(arguments)
-        self.isVerbose = arguments.has("verbose")
     }
 
     /// Returns the arguments `JSON`.
     ///
     /// - Throws: `UsageError` for the first one that isn't JSON, or that the protocol would change, and for a second `-`.
-    func values(_ arguments: Arguments) throws(UsageError) -> [SignalRArgument] {
-        let values = try arguments.positionals("JSON").map { text throws(UsageError) in
-            if text == "-" { return SignalRArgument.standardInput }
-            let value: JSONValue
-            do throws(JSONError) {
-                value = try JSONValue(parsing: text)
-            } catch {
-                let quoted = Shell.quoted(JSONValue.string(text).description)
-                throw arguments.usageError("Invalid argument '\(text)': must be JSON. If it is a string, specify \(quoted)")
-            }
-            if let problem = self.problem(with: value) { throw arguments.usageError("Invalid argument \(problem)") }
-            return .value(value)
-        }
-        if values.count(where: { $0 == .standardInput }) > 1 {
-            throw arguments.usageError("Only one argument can be '-', because standard input is read to its end")
-        }
-        return values
+    func values(_ arguments: Arguments) throws(UsageError) -> [JSONArgument] {
+        try JSONArgument.all(arguments) { self.problem(with: $0) }
     }
 
     /// Returns the values of the arguments, and reads the one from standard input.
     ///
     /// - Throws: `ToolFailure` when it can't be read, isn't JSON, or the protocol would change it.
-    func load(_ arguments: [SignalRArgument]) async throws(ToolFailure) -> [JSONValue] {
-        var values: [JSONValue] = []
-        for argument in arguments {
-            switch argument {
-            case .value(let value): values.append(value)
-            case .standardInput:
-                let text = try await Input.standard(limit: Self.inputLimit)
-                let value: JSONValue
-                do throws(JSONError) {
-                    value = try JSONValue(parsing: text)
-                } catch {
-                    throw ToolFailure(
-                        "Cannot read standard input: \(error.message). It must be JSON, in which a string has quotes: \"hello\".")
-                }
-                if let problem = self.problem(with: value) { throw ToolFailure("Invalid value in standard input \(problem).") }
-                values.append(value)
-            }
-        }
-        return values
+    func load(_ arguments: [JSONArgument]) async throws(ToolFailure) -> [JSONValue] {
+        try await arguments.load { self.problem(with: $0) }
     }
 
     /// Returns why the protocol would change a value, or `nil`.
@@ -148,57 +90,34 @@ struct SignalRConnection: Sendable {
         let client = HubClient(try await self.configuration(printer, retry, connections))
         let lines = Lock(HubStateLines(of: client))
         let states =
-            self.isVerbose && printsStates
+            self.client.isVerbose && printsStates
             ? client.onUpdate(on: HubCallbackExecutor { $0() }) { update in
                 if let line = lines.withLock({ $0.line(update) }) { printer.enqueue(line) }
             } : nil
         defer { states?.cancel() }
-        let failure = await printer.printingQueue {
-            do throws(ToolFailure) {
-                try await operation(client)
-                return nil as ToolFailure?
-            } catch {
-                return error
-            }
+        try await printer.run(connections) {
+            client.stop()
+        } _: { () throws(ToolFailure) in
+            try await operation(client)
         }
-        client.stop()
-        await connections.waitUntilClosed()
-        await printer.flush()
-        if let failure { throw failure }
     }
 
     private func configuration(
         _ printer: LinePrinter, _ retry: HubRetryPolicy, _ connections: OpenConnections
     ) async throws(ToolFailure) -> HubConfiguration {
-        var transports = Transports.standard
-        try await self.network.apply(to: &transports)
-        connections.follow(&transports.webSocket)
-        if self.isVerbose {
-            transports.http = HTTPTrace.transport(transports.http, redact: HTTPTrace.redactTokens) { printer.enqueue($0) }
-        }
-        var configuration = HubConfiguration(self.endpoint, transports: transports)
+        var configuration = HubConfiguration(self.endpoint, transports: try await self.client.transports(printer, connections))
         configuration.format = self.format
         configuration.allowedTransports = self.allowedTransports
         if self.isStateful { configuration.statefulReconnect = HubStatefulReconnect() }
         // A value takes about 75 times as much memory while it is shown as JSON, because a value of MessagePack can have one byte.
         if self.format == .messagePack { configuration.messageLimit = 2 << 20 }
         configuration.httpConnectionTrace = { connections.trace($0, $1) }
-        configuration.headers = self.headers
-        configuration.accessTokenSource = .value(self.nameOfToken)
-        if let token = try await self.token?.load() { configuration.accessToken = { token } }
+        configuration.headers = self.client.headers
+        configuration.accessTokenSource = .value(self.client.nameOfToken)
+        if let token = try await self.client.token?.load() { configuration.accessToken = { token } }
         configuration.retry = retry
-        configuration.log =
-            self.isVerbose ? LogSink(minimumLevel: .trace) { level, _, message in printer.enqueue(.log(level, message)) } : .none
+        configuration.log = self.client.log(printer)
         return configuration
-    }
-
-    /// The option that is to be changed if the server rejects the access token.
-    private var nameOfToken: String {
-        switch self.token {
-        case .option, nil: "--token"
-        case .file: "--token-file"
-        case .environment: Secret.signalRVariable
-        }
     }
 
     func start(_ client: HubClient, _ limit: TimeLimit) async throws(ToolFailure) {
@@ -227,7 +146,7 @@ struct SignalRConnection: Sendable {
     func failure(_ error: HubError, _ limit: TimeLimit, _ timeout: String) -> ToolFailure {
         switch error.code {
         case .timedOut where limit.duration != nil: limit.failure(timeout)
-        case .unauthorized where self.token == nil:
+        case .unauthorized where self.client.token == nil:
             // The server may have rejected the WebSocket, too.
             ToolFailure("\((error.cause as? TransportError)?.message ?? error.message) Specify the access token with --token.")
         default: ToolFailure(error.message)

@@ -79,14 +79,6 @@ extension Line {
             ["type": "invocation", "target": .string(target), "arguments": .json(.array(arguments))])
     }
 
-    /// A message on a connection of a server.
-    static func message(_ id: ConnectionID, _ text: String, from sender: FrameSender) -> Line {
-        let verb = sender == .client ? "received" : "sent"
-        return Line(
-            [Span("\(id) \(verb) \(text)", .faint)],
-            ["type": "frame", "connection": .string("\(id)"), "from": .string(sender.rawValue), "data": .string(text)])
-    }
-
     /// The end of a connection, or of its WebSocket.
     private static func end(_ type: String, _ id: String, _ what: String, _ hub: String, _ reason: CloseReason) -> Line {
         Line(
