@@ -176,14 +176,16 @@ let commandLine: [Target] = [
     tool(
         "realtime", in: "Sources/Tool",
         programs + [
-            "PusherServer", "PusherWire", "SignalRServer", "RealtimeTransports", "RealtimeCoding", "RealtimeEncoding", "RealtimeBenchmarks",
+            "PusherServer", "PusherWire", "SignalRServer", "PrimusClient", "PrimusServer", "PrimusWire", "RealtimeTransports",
+            "RealtimeCoding", "RealtimeEncoding", "RealtimeBenchmarks",
         ]),
 
     tests(
         "CommandLineTests", in: "Tool",
         [
             "realtime", "RealtimeBenchmarks", "PusherTesting", "PusherChannels", "PusherServer", "PusherWire", "SignalRHubs",
-            "SignalRServer", "SignalRWire", "RealtimeSockets", "CommandLineSupport", "ProxySupport",
+            "SignalRServer", "SignalRWire", "PrimusClient", "PrimusServer", "PrimusWire", "RealtimeSockets", "CommandLineSupport",
+            "ProxySupport",
         ] + support),
     tests(
         "SnippetTests", in: "Documentation",

@@ -20,6 +20,9 @@ package struct TimeLimit: Sendable {
     /// The time until the limit, which is always positive; `nil` without a limit.
     package var remaining: Duration? { self.untilEnd().map { max(.milliseconds(1), $0) } }
 
+    /// Whether the limit has passed.
+    package var isPassed: Bool { self.untilEnd().map { $0 <= .zero } ?? false }
+
     /// Waits until the limit has passed.
     ///
     /// - Parameter isMet: Returns when the command has done what the limit is for.

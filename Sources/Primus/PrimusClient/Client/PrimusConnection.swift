@@ -329,6 +329,21 @@ public final class PrimusConnection: Sendable {
         }
     }
 
+    /// A sequence of all updates, messages, and events and requests of plugins, in one order.
+    package var received: EventSequence<PrimusEvent> {
+        let buffer = self.driver.read { $0.options.messageBuffer }
+        let limit = ByteLimit<PrimusEvent>(buffer.bytes) { $0.size }
+        return self.driver.makeSequence(.pauseReading(buffer.count), byteLimit: limit, lifetime: .client) { events, output in
+            output.append(contentsOf: events)
+        } register: { session, consumer, effects in
+            session.observeUpdates(consumer, &effects)
+            session.observeMessages(consumer, &effects)
+            for source in [PrimusSession.PluginSource.events(.connection), .emits, .requests] {
+                session.observe(source, consumer, &effects)
+            }
+        }
+    }
+
     // MARK: Changing the settings
 
     /// Changes settings of the client. They apply from the next attempt to connect, including the delay before it.

@@ -28,13 +28,23 @@ struct PluginCalls: Sendable {
     func acknowledgement<each Argument: Encodable>(
         of event: String, in scope: PrimusPluginState.Scope, _ arguments: repeat each Argument, within limit: Duration?
     ) async throws(PrimusError) -> PrimusArguments {
+        try await self.acknowledgement(of: event, in: scope, within: limit) { coding in
+            try PrimusArguments(event, repeat each arguments, in: coding)
+        }
+    }
+
+    /// Sends an event and waits for its acknowledgement, as ``acknowledgement(of:in:_:within:)``.
+    ///
+    /// - Parameter arguments: Returns the arguments in an encoding. Its error is one of encoding.
+    func acknowledgement(
+        of event: String, in scope: PrimusPluginState.Scope, within limit: Duration?, _ arguments: (PrimusCoding) throws -> PrimusArguments
+    ) async throws(PrimusError) -> PrimusArguments {
         let result = try await self.result(within: limit) { (session) throws(PrimusError) in
             try session.reserveEvent(scope)
         } encode: { reservation throws(PrimusError) in
             let packet: PrimusPluginPacket
             do {
-                let arguments = try PrimusArguments(event, repeat each arguments, in: reservation.coding)
-                packet = .emitter(.event(name: event, arguments, id: Int64(reservation.number)))
+                packet = .emitter(.event(name: event, try arguments(reservation.coding), id: Int64(reservation.number)))
             } catch {
                 throw .encoding(error)
             }

@@ -111,6 +111,29 @@ public struct PrimusEmitter: Sendable {
         try Self.decode(try await self.acknowledgement(of: event, repeat each arguments, within: limit), of: event, repeat each types)
     }
 
+    /// Sends an event whose arguments' number isn't known to the compiler; see ``send(_:_:)``.
+    package func send(_ event: String, values: [PrimusValue]) async throws(PrimusError) {
+        try self.validate(event)
+        try await self.calls.write(self.address, in: self.scope) { coding in
+            .emitter(.event(name: event, try PrimusArguments(event, values: values, in: coding), id: nil))
+        }
+    }
+
+    /// Sends an event and waits for its acknowledgement, whose arguments' number isn't known to the compiler; see ``send(_:_:as:within:)``.
+    package func acknowledgement(
+        of event: String, values: [PrimusValue], within limit: Duration?
+    ) async throws(PrimusError) -> [PrimusValue] {
+        try self.validate(event)
+        let arguments = try await self.calls.acknowledgement(of: event, in: self.scope, within: limit) { coding in
+            try PrimusArguments(event, values: values, in: coding)
+        }
+        do {
+            return try arguments.values()
+        } catch {
+            throw .decoding(error, "values")
+        }
+    }
+
     private func acknowledgement<each Argument: Encodable & Sendable>(
         of event: String, _ arguments: repeat each Argument, within limit: Duration?
     ) async throws(PrimusError) -> PrimusArguments {
@@ -213,14 +236,26 @@ public struct PrimusEmits: Sendable {
     /// - Throws: ``PrimusError/Code/pluginOff``, ``PrimusError/Code/reservedEvent``, ``PrimusError/Code/encodingFailed``, and the errors of
     ///   `write(_:)`.
     public func send<each Argument: Encodable & Sendable>(_ event: String, _ arguments: repeat each Argument) async throws(PrimusError) {
+        try self.check(event)
+        try await self.calls.write(nil, in: .connection) { coding in
+            .emit(EmitPacket(name: event, try PrimusArguments(event, repeat each arguments, in: coding)))
+        }
+    }
+
+    /// Sends an event whose arguments' number isn't known to the compiler; see ``send(_:_:)``.
+    package func send(_ event: String, values: [PrimusValue]) async throws(PrimusError) {
+        try self.check(event)
+        try await self.calls.write(nil, in: .connection) { coding in
+            .emit(EmitPacket(name: event, try PrimusArguments(event, values: values, in: coding)))
+        }
+    }
+
+    private func check(_ event: String) throws(PrimusError) {
         try self.calls.check(.emit)
         do throws(PrimusPluginError) {
             try PrimusEventName.validateEmit(event)
         } catch {
             throw .name(error)
-        }
-        try await self.calls.write(nil, in: .connection) { coding in
-            .emit(EmitPacket(name: event, try PrimusArguments(event, repeat each arguments, in: coding)))
         }
     }
 

@@ -30,6 +30,15 @@ package enum PrimusEvent: Sendable {
     /// The state to which the client has changed, if this is a change.
     var state: PrimusState? { if case .update(.state(let state)) = self { state } else { nil } }
 
+    /// The number of bytes that the event holds, if it is a message or an event of a plugin.
+    var size: Int {
+        switch self {
+        case .message(let message), .untransformed(let message, _): message.raw.bytes.count
+        case .plugin(let event): event.size
+        default: 0
+        }
+    }
+
     /// The error that the event reports for the first time. A loss is the start of `reconnecting` or the end in `closed`.
     var error: PrimusError? {
         switch self.update {

@@ -238,8 +238,8 @@ extension PrimusSession {
 }
 
 /// The texts of messages in a trace.
-enum PrimusFrameText {
-    static func text(_ kind: WebSocketMessage.Kind, _ bytes: ArraySlice<UInt8>) -> String {
+package enum PrimusFrameText {
+    package static func text(_ kind: WebSocketMessage.Kind, _ bytes: ArraySlice<UInt8>) -> String {
         switch kind {
         case .text: TracedFrame.excerpt(of: String(decoding: bytes, as: UTF8.self), byteCount: bytes.count)
         case .binary: "<\(bytes.count) bytes>"

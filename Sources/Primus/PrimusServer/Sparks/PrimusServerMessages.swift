@@ -51,8 +51,17 @@ public struct PrimusServerCall: Sendable {
     /// - Throws: `PrimusParserError` if the parser can't carry a value, `EncodingError`, or the error of a value's own `encode(to:)`.
     public func acknowledge<each Value: Encodable>(_ values: repeat each Value) throws {
         guard let acknowledgement else { return }
+        self.send(try PrimusArguments(nil, repeat each values, in: self.spark.server.coding), acknowledgement)
+    }
+
+    /// Acknowledges the event with values whose number isn't known to the compiler; see ``acknowledge(_:)``.
+    package func acknowledge(values: [PrimusValue]) throws {
+        guard let acknowledgement else { return }
+        self.send(try PrimusArguments(nil, values: values, in: self.spark.server.coding), acknowledgement)
+    }
+
+    private func send(_ arguments: PrimusArguments, _ acknowledgement: Int64) {
         let server = self.spark.server
-        let arguments = try PrimusArguments(nil, repeat each values, in: server.coding)
         let packet = PrimusPluginPacket.emitter(.acknowledgement(id: acknowledgement, arguments))
         if let channel {
             let payload = PrimusPluginWriter(server.coding).payload(packet)

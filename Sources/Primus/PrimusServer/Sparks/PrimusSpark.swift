@@ -101,14 +101,23 @@ public struct PrimusSpark: Sendable, Hashable {
     ///   - arguments: The arguments.
     /// - Throws: ``PrimusServerError`` if the plugin is switched off or the name is reserved, or the errors of ``write(_:)``.
     public func emit<each Argument: Encodable>(_ event: String, _ arguments: repeat each Argument) throws {
-        try self.server.require(.emit)
-        do throws(PrimusPluginError) {
-            try PrimusEventName.validateEmit(event)
-        } catch {
-            throw PrimusServerError.invalid(error.description)
-        }
+        try self.server.validateEmit(event)
         let arguments = try PrimusArguments(event, repeat each arguments, in: self.server.coding)
         self.server.driver.step { _ = $0.write(.emit(EmitPacket(name: event, arguments)), to: self.id, &$2) }
+    }
+
+    /// Sends an event whose arguments' number isn't known to the compiler, with primus-emitter or, if the server has that alone, with
+    /// primus-emit.
+    package func send(_ event: String, values: [PrimusValue]) throws {
+        let packet: PrimusPluginPacket
+        if self.server.configuration.plugins.contains(.emitter) {
+            try self.server.validate(event)
+            packet = .emitter(.event(name: event, try PrimusArguments(event, values: values, in: self.server.coding), id: nil))
+        } else {
+            try self.server.validateEmit(event)
+            packet = .emit(EmitPacket(name: event, try PrimusArguments(event, values: values, in: self.server.coding)))
+        }
+        self.server.driver.step { _ = $0.write(packet, to: self.id, &$2) }
     }
 
     /// Sends a message on a stream of substream.
@@ -177,14 +186,29 @@ final class PrimusSparkServer: Sendable {
         throw .pluginDisabled(plugin.wire.names.first ?? "")
     }
 
-    /// Encodes the arguments of an event of primus-emitter.
-    func arguments<each Argument: Encodable>(_ event: String, _ arguments: repeat each Argument) throws -> PrimusArguments {
+    /// Throws if an event can't be sent with primus-emitter.
+    func validate(_ event: String) throws(PrimusServerError) {
         try self.require(.emitter)
         do throws(PrimusPluginError) {
             try PrimusEventName.validate(event, for: .client)
         } catch {
-            throw PrimusServerError.invalid(error.description)
+            throw .invalid(error.description)
         }
+    }
+
+    /// Throws if an event can't be sent with primus-emit.
+    func validateEmit(_ event: String) throws(PrimusServerError) {
+        try self.require(.emit)
+        do throws(PrimusPluginError) {
+            try PrimusEventName.validateEmit(event)
+        } catch {
+            throw .invalid(error.description)
+        }
+    }
+
+    /// Encodes the arguments of an event of primus-emitter.
+    func arguments<each Argument: Encodable>(_ event: String, _ arguments: repeat each Argument) throws -> PrimusArguments {
+        try self.validate(event)
         return try PrimusArguments(event, repeat each arguments, in: self.coding)
     }
 

@@ -35,18 +35,14 @@ struct ServeSignalRCommand: Command {
             "serve signalr --port 8443 --tls certificate.pem key.pem", "serve signalr --port 8080 --transport longPolling",
         ])
 
-    let host: String
-    let port: Int
-    let tls: TLSServerConfiguration?
+    let address: ServedAddress
     let transports: HubTransportKinds
     let token: Secret?
     let allowsForeignOrigins: Bool
     let isVerbose: Bool
 
     init(_ arguments: Arguments) throws(UsageError) {
-        self.host = arguments.string("host") ?? "127.0.0.1"
-        self.port = arguments.integer("port") ?? 0
-        self.tls = TLSServerConfiguration(arguments)
+        self.address = ServedAddress(arguments)
         self.transports = try HubTransportKinds(arguments)
         self.token = try Secret(arguments, "token")
         self.allowsForeignOrigins = arguments.has("allow-foreign-origins")
@@ -80,16 +76,13 @@ struct ServeSignalRCommand: Command {
         }
         // Doesn't use the printer: this is the first line, also if a client has connected already.
         console.print(Self.ready(address))
-        console.printCommands(self.commands(address), hasTLS: self.tls != nil)
+        console.printCommands(self.commands(address), hasTLS: self.address.tls != nil)
         await printer.print([(events, Line.event)]) { await server.stop() }
     }
 
     private func listener(_ configuration: SignalRServerConfiguration, _ trace: ConnectionTrace?) -> any Listener {
-        var limits = ListenerLimits()
         // The server rejects larger messages; the listener doesn't read them. Some room between the two lets the server explain.
-        limits.messageBytes = 2 * configuration.messageLimit
-        let listener = SocketListener(host: self.host, port: self.port, tls: self.tls, limits: limits)
-        return trace.map { TracingListener(listener, trace: $0) } ?? listener
+        self.address.listener(messageBytes: 2 * configuration.messageLimit, trace)
     }
 
     /// Prints every message.
@@ -117,12 +110,7 @@ struct ServeSignalRCommand: Command {
     func commands(_ address: ListenerAddress) -> [String] {
         let tool = Shell.executable()
         let url = Self.url(address)
-        let option =
-            switch self.token {
-            case .option(let token): " --token \(Shell.quoted(token))"
-            case .file(let path, _): " --token-file \(Shell.quoted(path))"
-            case .environment, nil: ""
-            }
+        let option = self.token?.optionOfClient ?? ""
         return [
             "signalr listen \(url)/chat Receive", #"signalr send \#(url)/chat Send '"anna"' '"hello"'"#,
             "signalr stream \(url)/clock Ticks 1", "signalr invoke \(url)/echo Add 20 22",

@@ -26,6 +26,42 @@ extension TLSServerConfiguration {
     }
 }
 
+/// The address of a server with one listener, as the arguments of its command specify it.
+struct ServedAddress: Sendable {
+    let host: String
+    let port: Int
+    let tls: TLSServerConfiguration?
+
+    init(_ arguments: Arguments) {
+        self.host = arguments.string("host") ?? "127.0.0.1"
+        self.port = arguments.integer("port") ?? 0
+        self.tls = TLSServerConfiguration(arguments)
+    }
+
+    /// Returns a listener.
+    ///
+    /// - Parameters:
+    ///   - messageBytes: The maximum size of a message.
+    ///   - trace: Receives what happens on the connections; `nil` for nothing.
+    func listener(messageBytes: Int, _ trace: ConnectionTrace?) -> any Listener {
+        var limits = ListenerLimits()
+        limits.messageBytes = messageBytes
+        let listener = SocketListener(host: self.host, port: self.port, tls: self.tls, limits: limits)
+        return trace.map { TracingListener(listener, trace: $0) } ?? listener
+    }
+}
+
+extension Secret {
+    /// The option with which a command of a client specifies the same token, for a shell; empty for the environment.
+    var optionOfClient: String {
+        switch self {
+        case .option(let token): " --token \(Shell.quoted(token))"
+        case .file(let path, _): " --token-file \(Shell.quoted(path))"
+        case .environment: ""
+        }
+    }
+}
+
 extension Console {
     /// Prints commands to try with a server.
     ///

@@ -4,13 +4,12 @@ import RealtimeTransports
 
 /// How a command connects to a server, in every protocol whose clients have access tokens and header fields.
 struct ClientOptions: Sendable {
-    /// The options before and after the options of the command itself.
-    static func firstOptions(tokenVariable: String) -> [OptionSpec] {
-        [.token("The access token.", environmentVariable: tokenVariable), .tokenFile, .header, .certificates, .proxy]
-    }
+    /// - Parameter variable: The environment variable that replaces the options.
+    static func tokenOptions(_ variable: String) -> [OptionSpec] { [.token("The access token.", environmentVariable: variable), .tokenFile] }
+    static let networkOptions: [OptionSpec] = [.header, .certificates, .proxy]
 
     let endpoint: Endpoint
-    let token: Secret?
+    var token: Secret?
     var headers: HTTPHeaders
     let isVerbose: Bool
     private let network: NetworkOptions

@@ -17,9 +17,8 @@ extension OptionSpec {
 /// The connection of a command to a hub, as its arguments specify it.
 struct SignalRConnection: Sendable {
     /// The options before and after the options of the command itself.
-    static let firstOptions: [OptionSpec] = [
-        .transports, .stateful, .hubProtocol,
-    ] + ClientOptions.firstOptions(tokenVariable: Secret.signalRVariable)
+    static let firstOptions: [OptionSpec] =
+        [.transports, .stateful, .hubProtocol] + ClientOptions.tokenOptions(Secret.signalRVariable) + ClientOptions.networkOptions
     static let lastOptions: [OptionSpec] = [
         .json, .timestamps, .verbose("Also print the states of the connection, the negotiation, and every message, without tokens."),
     ]

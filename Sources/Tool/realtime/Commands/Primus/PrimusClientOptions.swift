@@ -1,0 +1,228 @@
+import CommandLineSupport
+import PrimusClient
+import PrimusWire
+import RealtimeCore
+import RealtimeSystem
+
+/// The connection of a command to a server of Primus, as its arguments specify it.
+struct PrimusClientOptions: Sendable {
+    static let url = PositionalSpec(
+        "URL", "The URL of the server, such as http://HOST:PORT or https://HOST/path. Without a path, it is /primus.")
+    /// The options of every command for a server of Primus.
+    static let networkOptions: [OptionSpec] =
+        ClientOptions.tokenOptions(Secret.primusVariable) + [
+            .value(
+                "token-parameter", "NAME",
+                "The parameter of the query that contains the token. Without it, the token is in the field Authorization, after Bearer.")
+        ] + ClientOptions.networkOptions
+    /// The options before and after the options of the command itself, for commands that connect.
+    static let firstOptions: [OptionSpec] = [
+        .primusTransformer("The transformer of the server:", standard: "The default is that of the server's specification."),
+        .primusParser("The parser of the server:", standard: "The default is that of the server's specification."),
+    ]
+    static let lastOptions: [OptionSpec] = [
+        .json, .timestamps,
+        .verbose("Also print the states of the connection, the requests, and every message, without tokens."),
+    ]
+
+    let client: ClientOptions
+    let transformer: PrimusTransformerKind?
+    let parser: PrimusParserKind?
+    let plugins: PrimusPluginSet
+    private let tokenParameter: String?
+    private var address: PrimusAddress { PrimusAddress(self.client.endpoint) }
+    /// The address of the server, with the path that a URL without one means.
+    var endpoint: Endpoint { self.address.endpoint }
+
+    /// - Parameter plugins: The plugins in place of those of `--plugins`.
+    init(_ arguments: Arguments, plugins: PrimusPluginSet? = nil) throws(UsageError) {
+        let (url, authorization): (String, String?)
+        do throws(TransportError) {
+            (url, authorization) = try PrimusUserInfo.split(arguments.required(positional: "URL"))
+        } catch {
+            throw arguments.usageError(error.message)
+        }
+        var client = try ClientOptions(arguments, url: url, tokenVariable: Secret.primusVariable)
+        if let authorization {
+            if arguments.has("token") || arguments.has("token-file") {
+                throw arguments.usageError("Specify either a user name in the URL or a token, not both")
+            }
+            client.token = nil
+            client.headers["Authorization"] = authorization
+        }
+        self.client = client
+        self.transformer = try PrimusTransformerKind(arguments)
+        self.parser = try PrimusParserKind(arguments)
+        self.plugins = if let plugins { plugins } else { try PrimusPluginSet(arguments) }
+        self.tokenParameter = arguments.string("token-parameter")
+        try arguments.check(self.transformer, self.parser)
+    }
+
+    // MARK: Client
+
+    /// Runs an operation with a client, and then disconnects it. With `--verbose`, prints what the client does.
+    ///
+    /// - Parameters:
+    ///   - printer: The output.
+    ///   - reconnects: Whether the client reconnects after a loss. It never repeats the first attempt.
+    ///   - printsStates: Whether to print the states of the connection with `--verbose`.
+    ///   - limit: The time limit of the command.
+    ///   - operation: Opens the client and uses it.
+    /// - Throws: The error of the operation, or the reason why the client can't be created.
+    func run(
+        _ printer: LinePrinter, reconnects: Bool = false, printsStates: Bool = true, _ limit: TimeLimit,
+        _ operation: (PrimusConnection) async throws(ToolFailure) -> Void
+    ) async throws(ToolFailure) {
+        let connections = OpenConnections()
+        let transports = try await self.client.transports(printer, connections)
+        let credentials = try await self.credentials()
+        try await self.checkDialect(transports, credentials, limit)
+        let configuration = self.configuration(transports, credentials, reconnects: reconnects, printer)
+        let client = PrimusConnection(configuration)
+        let lines = Lock(PrimusStateLines())
+        let states =
+            self.client.isVerbose && printsStates
+            ? client.onUpdate(on: PrimusCallbackExecutor { $0() }) { update in
+                if let line = lines.withLock({ $0.line(update) }) { printer.enqueue(line) }
+            } : nil
+        defer { states?.cancel() }
+        try await printer.run(connections) {
+            client.end()
+        } _: { () throws(ToolFailure) in
+            try await operation(client)
+        }
+    }
+
+    private func configuration(
+        _ transports: Transports, _ credentials: PrimusCredentials?, reconnects: Bool, _ printer: LinePrinter
+    ) -> PrimusConfiguration {
+        var configuration = PrimusConfiguration(self.client.endpoint, transports: transports)
+        configuration.transformer = self.transformer
+        configuration.parser = self.parser
+        let plugins: [(PrimusPluginSet, any PrimusPlugin)] = [
+            (.emitter, .emitter), (.emit, .emit), (.multiplex, .multiplex), (.substream, .substream), (.responder, .responder),
+        ]
+        configuration.plugins = plugins.filter { self.plugins.contains($0.0) }.map(\.1)
+        configuration.headers = self.client.headers
+        if let credentials { configuration.credentials = { credentials } }
+        configuration.retry = reconnects ? .standard : .none
+        configuration.strategies = [.disconnect, .online]
+        configuration.log = self.client.log(printer)
+        return configuration
+    }
+
+    private func credentials() async throws(ToolFailure) -> PrimusCredentials? {
+        guard let token = try await self.client.token?.load() else { return nil }
+        if let tokenParameter { return PrimusCredentials(query: [(tokenParameter, token)]) }
+        return ["Authorization": "Bearer \(token)"]
+    }
+
+    /// Opens a client.
+    func open(_ client: PrimusConnection, _ limit: TimeLimit) async throws(ToolFailure) {
+        client.open()
+        do throws(PrimusError) {
+            // The client ends an attempt that takes too long.
+            try await client.opened(within: limit.remaining ?? .seconds(1_000_000))
+        } catch {
+            throw self.failure(error, limit, "Cannot connect to \(self.endpoint)")
+        }
+    }
+
+    // MARK: Specification
+
+    /// Requests the specification of the server.
+    ///
+    /// - Throws: `ToolFailure` when the server has none that can be read.
+    func spec(_ printer: LinePrinter, _ limit: TimeLimit) async throws(ToolFailure) -> PrimusSpec {
+        let transports = try await self.client.transports(printer, nil)
+        return try await self.spec(transports, try await self.credentials(), limit)
+    }
+
+    private func spec(
+        _ transports: Transports, _ credentials: PrimusCredentials?, _ limit: TimeLimit
+    ) async throws(ToolFailure) -> PrimusSpec {
+        var endpoint = self.address.spec
+        var headers = self.client.headers
+        for field in credentials?.headers ?? [:] { headers[field.name] = field.value }
+        for item in credentials?.query ?? [] { endpoint.addQuery(item.name, item.value) }
+        let request = HTTPRequest("GET", endpoint, headers: headers)
+        let http = HTTPClient(transports, cookies: HTTPClient.Cookies())
+        let (result, isLate) = await limit.run { () async -> Result<HTTPResponse, TransportError> in
+            do throws(TransportError) {
+                return .success(try await http.send(request, bodyLimit: 64 << 10))
+            } catch {
+                return .failure(error)
+            }
+        }
+        if isLate { throw limit.failure("The server did not answer \(self.address.spec)") }
+        let check = "Check that the URL is that of a server of Primus, with its path."
+        switch result {
+        case .failure(let error): throw ToolFailure(error)
+        case .success(let response) where response.head.status == 200:
+            do throws(PrimusSpecError) {
+                return try PrimusSpec(parsing: response.body)
+            } catch {
+                throw ToolFailure("\(error) It was read from \(self.address.spec). \(check)")
+            }
+        case .success(let response):
+            let message = "\(self.address.spec) answered with the status \(response.statusSummary)."
+            throw ToolFailure("\(message) \([401, 403].contains(response.head.status) ? self.adviceOnToken : check)")
+        }
+    }
+
+    /// Compares the transformer and the parser of the options with those of the server, which would only be silent with others.
+    private func checkDialect(
+        _ transports: Transports, _ credentials: PrimusCredentials?, _ limit: TimeLimit
+    ) async throws(ToolFailure) {
+        guard self.transformer != nil || self.parser != nil else { return }
+        // The client says why it can't connect. A server without a specification may be as the options say.
+        let standard = Duration.seconds(5)
+        guard let spec = try? await self.spec(transports, credentials, TimeLimit(min(standard, limit.remaining ?? standard))) else { return }
+        if let problem = self.problem(with: spec) { throw ToolFailure(problem) }
+    }
+
+    /// Returns why the options don't suit a server; `nil` if they do.
+    func problem(with spec: PrimusSpec) -> String? {
+        func problem(_ option: String, _ ours: String, _ theirs: String) -> String {
+            "The server \(self.endpoint) has the \(option) \(theirs), not \(ours). Omit --\(option), or specify --\(option) \(theirs)."
+        }
+        if let transformer = self.transformer, transformer != spec.transformer, !(transformer.isPlain && spec.transformer.isPlain) {
+            return problem("transformer", transformer.description, spec.transformer.description)
+        }
+        if let parser = self.parser, parser != spec.parser { return problem("parser", parser.description, spec.parser.description) }
+        return nil
+    }
+
+    // MARK: Failures
+
+    /// Returns the failure of a command.
+    ///
+    /// - Parameters:
+    ///   - error: The error of the client.
+    ///   - limit: The time limit of the command.
+    ///   - timeout: What the command couldn't do within the time limit.
+    func failure(_ error: PrimusError, _ limit: TimeLimit, _ timeout: String) -> ToolFailure {
+        switch error.code {
+        case .timedOut where limit.isPassed: limit.failure(timeout)
+        default: ToolFailure(self.message(error))
+        }
+    }
+
+    /// Returns the message of an error, with the options in place of the settings of a client.
+    func message(_ error: PrimusError) -> String {
+        switch error.code {
+        case .unauthorized: "\(error.message.replacingText(" Check the credentials.", with: "")) \(self.adviceOnToken)"
+        case .handshakeFailed: "\(error.message) Check --transformer."
+        case .connectionLost where self.transformer != nil && error.status != nil: "\(error.message) Check --transformer."
+        case .unsupported:
+            error.message
+                .replacingText(" Set customTransformer to an implementation of it.", with: " The tool has no other transformers.")
+                .replacingText(" Set customParser to an implementation of it.", with: " The tool has no other parsers.")
+        default: error.message
+        }
+    }
+
+    private var adviceOnToken: String {
+        self.client.token == nil ? "Specify the access token with --token." : "Check the access token of \(self.client.nameOfToken)."
+    }
+}

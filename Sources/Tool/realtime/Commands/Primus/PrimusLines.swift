@@ -1,0 +1,168 @@
+import CommandLineSupport
+import PrimusClient
+import PrimusServer
+import PrimusWire
+import RealtimeCore
+import RealtimeCoding
+
+/// The lines of a client's states, of which those of connections name what the server speaks.
+struct PrimusStateLines: Sendable {
+    private var dialect: PrimusDialect?
+
+    /// Returns the line of an update; `nil` if it isn't a state.
+    mutating func line(_ update: PrimusUpdate) -> Line? {
+        switch update {
+        case .dialect(let dialect):
+            self.dialect = dialect
+            return nil
+        case .state(let state): return .state(state, self.dialect)
+        default: return nil
+        }
+    }
+}
+
+extension Line {
+    /// A state of a client's connection. The error of the final state isn't part of it: it is the failure of the command.
+    ///
+    /// - Parameter dialect: What the server of the connection speaks, if there is one.
+    static func state(_ state: PrimusState, _ dialect: PrimusDialect?) -> Line {
+        switch state {
+        case .opening: .primusState("opening")
+        case .open: .primusState("open", dialect, style: .success)
+        case .reconnecting(let error): .primusState("reconnecting", detail: error.message, style: .warning)
+        case .closed(nil): .primusState("end")
+        case .closed(.some): .primusState("end", style: .error)
+        }
+    }
+
+    private static func primusState(
+        _ name: String, _ dialect: PrimusDialect? = nil, detail: String? = nil, style: Style = .faint
+    ) -> Line {
+        let how = dialect.map { " over \($0.transformer), \($0.parser)" }
+        return Line(
+            [Span(name, style)] + ([how, detail.map { ": \($0)" }].compactMap { $0 }.map { Span($0, .faint) }),
+            [
+                "type": "state", "state": .string(name), "transformer": (dialect?.transformer.description).map(Value.string),
+                "parser": (dialect?.parser.description).map(Value.string), "detail": detail.map(Value.string),
+            ])
+    }
+
+    /// A message.
+    static func data(_ value: JSONValue) -> Line { Line([Span(value.description)], ["type": "data", "data": .json(value)]) }
+
+    /// An event of primus-emitter or primus-emit.
+    static func primusEvent(_ name: String, _ arguments: [JSONValue]) -> Line {
+        Line(
+            [Span(name, .name)] + arguments.map { Span(" " + $0.description) },
+            ["type": "event", "event": .string(name), "arguments": .json(.array(arguments))])
+    }
+
+    /// A request of primus-responder.
+    static func primusRequest(_ value: JSONValue) -> Line {
+        Line([Span("request", .name), Span(" " + value.description)], ["type": "request", "data": .json(value)])
+    }
+
+    /// An event that was sent, and that isn't acknowledged.
+    static func sentEvent(_ name: String) -> Line {
+        Line([Span("sent", .success), " ", Span(name, .name)], ["type": "sent", "event": .string(name)])
+    }
+
+    /// An acknowledgement.
+    static func acknowledgement(_ arguments: [JSONValue]) -> Line {
+        Line(
+            [Span("acknowledged", .success)] + arguments.map { Span(" " + $0.description) },
+            ["type": "ack", "arguments": .json(.array(arguments))])
+    }
+
+    /// The specification of a server.
+    static func spec(_ spec: PrimusSpec) -> Line {
+        let json = spec.json
+        func member(_ name: String) -> Value? { json[name].map(Value.json) }
+        return Line(
+            [
+                Span("Primus \(spec.version)", .name), Span(" at \(spec.pathname): transformer \(spec.transformer), "),
+                Span("parser \(spec.parser), \(Self.text(spec.heartbeat))"),
+            ],
+            [
+                "type": "spec", "version": member("version"), "pathname": member("pathname"), "transformer": member("transformer"),
+                "parser": member("parser"), "pingInterval": member("pingInterval"), "timeout": member("timeout"),
+            ])
+    }
+
+    private static func text(_ heartbeat: PrimusSpec.Heartbeat) -> String {
+        func seconds(_ milliseconds: Double) -> String { Duration.milliseconds(Int64(min(milliseconds, 0x1p31))).inSeconds }
+        return switch heartbeat {
+        case .serverPings(let interval?): "the server pings every \(seconds(interval))"
+        case .clientPings(let timeout?): "the client pings, at least every \(seconds(timeout))"
+        case .serverPings(nil), .clientPings(nil), .none: "no heartbeat"
+        }
+    }
+
+    // MARK: Servers
+
+    /// Returns the line of an event of a server.
+    ///
+    /// - Parameter coding: The parser of the server.
+    static func event(_ event: PrimusServerEvent, _ coding: PrimusCoding) -> Line? {
+        switch event {
+        case .rejected(let status):
+            return Line(
+                [Span("a client was rejected with the status \(status)", .warning)], ["type": "rejected", "status": .integer(status)])
+        case .connected(let id):
+            return Line([Span("\(id) connected", .faint)], ["type": "connected", "spark_id": .string(id)])
+        case .disconnected(let id, let reason):
+            return Line(
+                [Span("\(id) disconnected: \(reason.textOfServer)", .faint)],
+                [
+                    "type": "disconnected", "spark_id": .string(id), "code": reason.peerCode.map { .integer(Int($0.rawValue)) },
+                    "reason": .string(reason.textOfServer),
+                ])
+        case .received(let id, let packet):
+            guard let value = try? PrimusShown.value(packet, coding), !PrimusShown.isOfProtocol(value) else { return nil }
+            return Line(
+                [Span("\(id) sent \(value)", .faint)], ["type": "received", "spark_id": .string(id), "data": .json(value)])
+        case .error(let id, let message):
+            return Line(
+                [Span("\(id): error: \(message)", .warning)],
+                ["type": "error", "spark_id": .string(id), "message": .string(message)])
+        }
+    }
+}
+
+/// The values of messages as JSON.
+enum PrimusShown {
+    /// The maximum size of a value of MessagePack or BinaryPack, in bytes. It takes about 75 times as much memory while it is shown as JSON,
+    /// because a value can have one byte.
+    private static let binaryLimit = 2 << 20
+
+    /// - Throws: `ToolFailure` when the value isn't valid, or is too large to be shown.
+    static func value(_ packet: WebSocketMessage, _ coding: PrimusCoding) throws(ToolFailure) -> JSONValue {
+        if packet.kind == .binary, coding.kind != .json, packet.bytes.count > Self.binaryLimit {
+            throw ToolFailure("A message of \(packet.bytes.count) bytes isn't shown: the limit is \(Self.binaryLimit) bytes.")
+        }
+        do {
+            return try coding.value(of: packet).shown(for: coding.kind)
+        } catch {
+            throw ToolFailure("A message can't be shown: \(PrimusCoding.reason(error)).")
+        }
+    }
+
+    static func values(_ arguments: PrimusArguments) throws(ToolFailure) -> [JSONValue] {
+        do {
+            return try arguments.values().map { $0.shown(for: arguments.coding.kind) }
+        } catch {
+            throw ToolFailure("The arguments of an event can't be shown: \(PrimusCoding.reason(error)).")
+        }
+    }
+
+    static func value(_ payload: PrimusPayload) throws(ToolFailure) -> JSONValue {
+        do {
+            return try payload.value().shown(for: payload.coding.kind)
+        } catch {
+            throw ToolFailure("A request can't be shown: \(PrimusCoding.reason(error)).")
+        }
+    }
+
+    /// Whether a message is one of Primus itself.
+    static func isOfProtocol(_ value: JSONValue) -> Bool { value.string?.hasPrefix("primus::") ?? false }
+}
