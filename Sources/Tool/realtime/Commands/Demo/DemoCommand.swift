@@ -12,20 +12,21 @@ struct DemoCommand: Command {
         description: """
             Starts a Pusher Channels server on a free local port, connects two clients to it and prints what they receive. Shows \
             subscribing, publishing, client events, and recovery from a lost connection. Then does the same with a SignalR server, and \
-            shows calls, streams, long polling and stateful reconnect. Needs no network and exits on its own.
+            shows calls, streams, long polling and stateful reconnect, and with Primus servers, and shows messages, events and what clients \
+            find out about a server. Needs no network and exits on its own.
             """,
         options: [.json],
         examples: ["demo"])
 
-    private static let timeLimit = 9
+    private static let timeLimit = 15
 
     init(_ arguments: Arguments) throws(UsageError) {}
 
     func run(_ console: Console) async throws(ToolFailure) {
         let server = PusherServer(app: .random(), log: .none)
-        let signalR = SignalRDemo(console)
+        let (signalR, primus) = (SignalRDemo(console), PrimusDemo(console))
         let failure = await withTaskGroup(of: ToolFailure?.self) { group in
-            group.addTask { await self.failure(server, signalR, console) }
+            group.addTask { await self.failure(server, signalR, primus, console) }
             group.addTask {
                 try? await Task.sleep(for: .seconds(Self.timeLimit))
                 return ToolFailure("The demo did not finish within \(Self.timeLimit) seconds. Is the machine overloaded?")
@@ -36,21 +37,25 @@ struct DemoCommand: Command {
         }
         await server.stop()
         await signalR.stop()
+        await primus.stop()
         if let failure { throw failure }
         console.print(Line([.init("Done.", .success), " To try it yourself, run these commands in one terminal each:"], ["type": "done"]))
         let executable = Shell.executable()
         let examples = [
             ServePusherCommand.spec.examples[1], PusherSubscribeCommand.spec.examples[0], PusherPublishCommand.spec.examples[0],
-            // It prints what to run next.
-            ServeSignalRCommand.spec.examples[0],
+            // They print what to run next.
+            ServeSignalRCommand.spec.examples[0], ServePrimusCommand.spec.examples[0],
         ]
         for example in examples { console.printNote(.init("  \(executable) \(example)")) }
     }
 
-    private func failure(_ server: PusherServer, _ signalR: SignalRDemo, _ console: Console) async -> ToolFailure? {
+    private func failure(
+        _ server: PusherServer, _ signalR: SignalRDemo, _ primus: PrimusDemo, _ console: Console
+    ) async -> ToolFailure? {
         do {
             try await self.show(server, console)
             try await signalR.show()
+            try await primus.show()
             return nil
         } catch {
             return error as? ToolFailure ?? ToolFailure("The demo failed: \(error)")

@@ -165,7 +165,7 @@ struct PrimusClientOptions: Sendable {
                 throw ToolFailure("\(error) It was read from \(self.address.spec). \(check)")
             }
         case .success(let response):
-            let message = "\(self.address.spec) answered with the status \(response.statusSummary)."
+            let message = "\(self.address.spec) answered with the status \(response.statusSummary)"
             throw ToolFailure("\(message) \([401, 403].contains(response.head.status) ? self.adviceOnToken : check)")
         }
     }

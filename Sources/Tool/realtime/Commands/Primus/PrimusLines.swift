@@ -47,6 +47,18 @@ extension Line {
             ])
     }
 
+    /// Returns the line of a message, or of an event or a request of a plugin; `nil` for anything else.
+    ///
+    /// - Throws: `ToolFailure` when its value isn't valid, or is too large to be shown.
+    static func received(_ event: PrimusEvent) throws(ToolFailure) -> Line? {
+        switch event {
+        case .message(let message): .data(try PrimusShown.value(message.raw, message.coding))
+        case .plugin(.event(let name, let arguments, _, _)): .primusEvent(name, try PrimusShown.values(arguments))
+        case .plugin(.request(let payload, _, _)): .primusRequest(try PrimusShown.value(payload))
+        default: nil
+        }
+    }
+
     /// A message.
     static func data(_ value: JSONValue) -> Line { Line([Span(value.description)], ["type": "data", "data": .json(value)]) }
 

@@ -25,8 +25,8 @@ extension OptionSpec {
     /// - Parameter help: What the plugins are for. The option's help begins with the values.
     static func primusPlugins(_ help: String) -> OptionSpec {
         .value(
-            "plugins", "NAMES", "The plugins: emitter, emit, multiplex, substream, responder, or several with commas. \(help)",
-            completion: .values(PrimusPluginSet.names.map(\.name)))
+            "plugins", "NAMES", "The plugins: emitter, emit, multiplex, substream, responder, several with commas, or all. \(help)",
+            completion: .values(PrimusPluginSet.names.map(\.name) + ["all"]))
     }
 }
 
@@ -62,10 +62,11 @@ extension PrimusPluginSet {
         self = []
         guard let text = arguments.string("plugins") else { return }
         for name in text.split(separator: ",", omittingEmptySubsequences: false) {
-            guard let plugin = Self(name: name.lowercased()) else {
+            let name = name.lowercased()
+            guard let plugin = name == "all" ? .all : Self(name: name) else {
                 throw arguments.usageError(
-                    "Invalid value '\(text)' for '--plugins': must be emitter, emit, multiplex, substream or responder, or several of them "
-                        + "with commas")
+                    "Invalid value '\(text)' for '--plugins': must be emitter, emit, multiplex, substream or responder, several of them with "
+                        + "commas, or all")
             }
             self.formUnion(plugin)
         }

@@ -49,8 +49,7 @@ struct PrimusReception: Sendable {
             let (progress, isLate) = await (self.count == nil ? TimeLimit(nil) : limit).run {
                 await self.receive(client, events, writing: value, limit, printer)
             }
-            // A client that wasn't opened, because the limit had passed before, reports nothing.
-            if listens, !progress.hasEnded, client.state != .closed(nil) {
+            if listens, !progress.hasEnded {
                 client.end()
                 for await case .update(.state(let state)) in events {
                     await printer.print(.state(state, nil))
@@ -120,7 +119,7 @@ struct PrimusReception: Sendable {
             case .update(.connectingIn(let delay)): await printer.printNote(.init("retrying in \(delay.inSeconds)", .faint))
             case .message, .plugin:
                 do throws(ToolFailure) {
-                    if let line = try self.line(event) { await printer.print(line) }
+                    if let line = try Line.received(event) { await printer.print(line) }
                 } catch {
                     await printer.print(.error(error.message))
                 }
@@ -130,15 +129,6 @@ struct PrimusReception: Sendable {
             }
         }
         return progress
-    }
-
-    private func line(_ event: PrimusEvent) throws(ToolFailure) -> Line? {
-        switch event {
-        case .message(let message): .data(try PrimusShown.value(message.raw, message.coding))
-        case .plugin(.event(let name, let arguments, _, _)): .primusEvent(name, try PrimusShown.values(arguments))
-        case .plugin(.request(let payload, _, _)): .primusRequest(try PrimusShown.value(payload))
-        default: nil
-        }
     }
 
     /// The failure of a command that ended before all messages had arrived.
