@@ -51,12 +51,13 @@ import Testing
     }
 
     @Test func `hidden commands are not listed`() {
-        #expect(self.table.entries(under: []).map(\.name) == ["serve", "pusher", "signalr", "demo", "completion", "manual", "bench"])
+        #expect(self.table.entries(under: []).map(\.name) == ["serve", "pusher", "signalr", "primus", "demo", "completion", "manual", "bench"])
         #expect(
             self.table.entries(under: ["pusher"]).map(\.name) == [
                 "subscribe", "trigger", "publish", "channels", "users", "terminate", "sign",
             ])
         #expect(self.table.entries(under: ["signalr"]).map(\.name) == ["invoke", "send", "stream", "listen"])
+        #expect(self.table.entries(under: ["primus"]).map(\.name) == ["listen", "write", "send", "spec"])
     }
 
     @Test(arguments: Self.specs)
@@ -229,7 +230,7 @@ import Testing
     private static let commandsWithNetwork = CommandTableTests.specs.filter { spec in spec.options.contains { $0.name == "ca" } }
 
     @Test func `every command for a server of others has a proxy, after the certificates`() {
-        #expect(Self.commandsWithNetwork.count == 10)
+        #expect(Self.commandsWithNetwork.count == 14)
         for spec in Self.commandsWithNetwork {
             let names = spec.options.map(\.name)
             #expect(names.firstIndex(of: "proxy") == names.firstIndex(of: "ca").map { $0 + 1 })
@@ -368,11 +369,15 @@ import Testing
         let arguments = ["--tls", "certificate.pem", "key.pem"]
         let tls = TLSServerConfiguration(TLSIdentity(certificateChain: .file("certificate.pem"), privateKey: .file("key.pem")))
         let command = try self.parse(ServeSignalRCommand.spec, arguments, ServeSignalRCommand.init)
-        #expect(command.tls == tls)
+        #expect(command.address.tls == tls)
         let address = ListenerAddress(host: "127.0.0.1", port: 8443, isSecure: true)
         let line = String(decoding: ServeSignalRCommand.ready(address).json, as: UTF8.self)
         #expect(line.contains(#""url":"https://127.0.0.1:8443""#))
         #expect(command.commands(address).allSatisfy { $0.contains(" https://127.0.0.1:8443/") })
+        let primus = try self.parse(ServePrimusCommand.spec, arguments, ServePrimusCommand.init)
+        #expect(primus.address.tls == tls)
+        #expect(String(decoding: primus.ready(address).json, as: UTF8.self).contains(#""url":"https://127.0.0.1:8443/primus""#))
+        #expect(primus.commands(address).allSatisfy { $0.contains(" https://127.0.0.1:8443/primus") })
     }
 
     @Test(arguments: [PusherSubscribeCommand.spec, SignalRListenCommand.spec].map(\.path))

@@ -15,7 +15,7 @@ import Testing
     }
 
     private static let commands = CommandTableTests.specs.filter { !$0.isHidden }
-    private static let names = ["serve", "pusher", "signalr", "demo", "completion", "manual", "bench", "help"]
+    private static let names = ["serve", "pusher", "signalr", "primus", "demo", "completion", "manual", "bench", "help"]
 
     /// Runs a program of a shell in which `$1` is the path of the completion script.
     private func run(_ shell: [String], _ script: CompletionShell, _ program: String, _ arguments: [String]) async throws -> [String] {
@@ -51,7 +51,7 @@ import Testing
     @Test(
         .enabled(if: Self.has("bash"), "bash isn't installed"),
         arguments: [
-            ([""], Self.names), (["s"], ["serve", "signalr"]), (["serve", ""], ["pusher", "signalr"]),
+            ([""], Self.names), (["s"], ["serve", "signalr"]), (["serve", ""], ["pusher", "signalr", "primus"]),
             (["help", "pusher", "pub"], ["publish"]),
             (["--"], ["--version", "--help"]), (["serve", "--"], ["--help"]),
             (["serve", "signalr", "--allow"], ["--allow-foreign-origins"]),
@@ -104,7 +104,9 @@ import Testing
 
     @Test(.enabled(if: Self.has("zsh"), "zsh isn't installed"))
     func `zsh describes commands, options and their values`() async throws {
-        let serve = ["pusher:Run a Pusher Channels server", "signalr:Run a SignalR server with hubs to try"]
+        let serve = [
+            "pusher:Run a Pusher Channels server", "signalr:Run a SignalR server with hubs to try", "primus:Run a Primus server to try",
+        ]
         #expect(try await self.zsh(["serve", ""]) == serve)
         #expect(try await self.zsh(["help", "serve", ""]) == serve)
         #expect(try await self.zsh([""]).map { $0.split(separator: ":")[0] } == Self.names.map { $0[...] })
@@ -136,7 +138,7 @@ import Testing
     @Test(
         .enabled(if: Self.has("fish"), "fish isn't installed"),
         arguments: [
-            ("", Self.names.sorted()), ("s", ["serve", "signalr"]), ("serve ", ["pusher", "signalr"]), ("help pusher pub", ["publish"]),
+            ("", Self.names.sorted()), ("s", ["serve", "signalr"]), ("serve ", ["primus", "pusher", "signalr"]), ("help pusher pub", ["publish"]),
             ("serve signalr --allow", ["--allow-foreign-origins"]), ("serve pusher --profile so", ["sockudo", "soketi"]),
             ("serve pusher --profile=so", ["--profile=sockudo", "--profile=soketi"]), ("completion ", ["bash", "fish", "zsh"]),
             ("serve pusher --port ", []), ("serve pusher --app-id serve --hos", ["--host"]), ("nothing ", []),

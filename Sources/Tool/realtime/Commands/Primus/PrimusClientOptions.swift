@@ -25,6 +25,9 @@ struct PrimusClientOptions: Sendable {
         .verbose("Also print the states of the connection, the requests, and every message, without tokens."),
     ]
 
+    /// The time limit for the specification of a server before a connection.
+    private static let specTimeout = Duration.seconds(15)
+
     let client: ClientOptions
     let transformer: PrimusTransformerKind?
     let parser: PrimusParserKind?
@@ -105,6 +108,9 @@ struct PrimusClientOptions: Sendable {
         configuration.plugins = plugins.filter { self.plugins.contains($0.0) }.map(\.1)
         configuration.headers = self.client.headers
         if let credentials { configuration.credentials = { credentials } }
+        // A person waits, and can't repeat an attempt that was only slow.
+        configuration.connectTimeout = .seconds(30)
+        configuration.detectionTimeout = Self.specTimeout
         configuration.retry = reconnects ? .standard : .none
         configuration.strategies = [.disconnect, .online]
         configuration.log = self.client.log(printer)
@@ -124,7 +130,7 @@ struct PrimusClientOptions: Sendable {
             // The client ends an attempt that takes too long.
             try await client.opened(within: limit.remaining ?? .seconds(1_000_000))
         } catch {
-            throw self.failure(error, limit, "Cannot connect to \(self.endpoint)")
+            throw self.failure(error, of: client, limit, "Cannot connect to \(self.endpoint)")
         }
     }
 
@@ -176,8 +182,8 @@ struct PrimusClientOptions: Sendable {
     ) async throws(ToolFailure) {
         guard self.transformer != nil || self.parser != nil else { return }
         // The client says why it can't connect. A server without a specification may be as the options say.
-        let standard = Duration.seconds(5)
-        guard let spec = try? await self.spec(transports, credentials, TimeLimit(min(standard, limit.remaining ?? standard))) else { return }
+        let rest = TimeLimit(min(Self.specTimeout, limit.remaining ?? Self.specTimeout))
+        guard let spec = try? await self.spec(transports, credentials, rest) else { return }
         if let problem = self.problem(with: spec) { throw ToolFailure(problem) }
     }
 
@@ -198,14 +204,22 @@ struct PrimusClientOptions: Sendable {
     /// Returns the failure of a command.
     ///
     /// - Parameters:
-    ///   - error: The error of the client.
+    ///   - error: The error of a call.
+    ///   - client: The client.
     ///   - limit: The time limit of the command.
     ///   - timeout: What the command couldn't do within the time limit.
-    func failure(_ error: PrimusError, _ limit: TimeLimit, _ timeout: String) -> ToolFailure {
-        switch error.code {
-        case .timedOut where limit.isPassed: limit.failure(timeout)
+    func failure(_ error: PrimusError, of client: PrimusConnection, _ limit: TimeLimit, _ timeout: String) -> ToolFailure {
+        switch (error.code, client.state) {
+        case (.timedOut, _) where limit.isPassed: limit.failure(timeout)
+        // The connection ended before the call.
+        case (.notOpen, .closed(let reason)): self.failure(closedBecauseOf: reason)
         default: ToolFailure(self.message(error))
         }
+    }
+
+    /// Returns the failure of a command whose client has ended by itself.
+    func failure(closedBecauseOf error: PrimusError?) -> ToolFailure {
+        ToolFailure(error.map { self.message($0) } ?? "The server \(self.endpoint) ended the connection.")
     }
 
     /// Returns the message of an error, with the options in place of the settings of a client.

@@ -126,13 +126,15 @@ struct PrimusSendCommand: Command {
             do throws(PrimusError) {
                 await printer.print(try await self.send(values.map { PrimusValue(written: $0, for: parser) }, client, parser, limit))
             } catch {
-                throw self.failure(error, limit)
+                throw self.failure(error, client, limit)
             }
         }
     }
 
-    private func failure(_ error: PrimusError, _ limit: TimeLimit) -> ToolFailure {
-        guard error.code == .timedOut, self.waitsForAcknowledgement else { return self.connection.failure(error, limit, "Cannot send") }
+    private func failure(_ error: PrimusError, _ client: PrimusConnection, _ limit: TimeLimit) -> ToolFailure {
+        guard error.code == .timedOut, self.waitsForAcknowledgement else {
+            return self.connection.failure(error, of: client, limit, "Cannot send")
+        }
         return ToolFailure(
             "The server did not acknowledge \(self.event)\(limit.text). Check that it has the plugin primus-emitter, and a listener of this "
                 + "event that acknowledges it, or use a longer --timeout.")

@@ -93,7 +93,7 @@ struct PrimusReception: Sendable {
         do throws(PrimusError) {
             try await client.write(PrimusValue(written: value, for: client.dialect?.parser ?? .json))
         } catch {
-            throw self.connection.failure(error, limit, "Cannot write to \(self.connection.endpoint)")
+            throw self.connection.failure(error, of: client, limit, "Cannot write to \(self.connection.endpoint)")
         }
     }
 
@@ -108,8 +108,7 @@ struct PrimusReception: Sendable {
                 progress.hasEnded = true
                 // A cancellation while the client connects also ends it.
                 if Task.isCancelled { return progress }
-                progress.failure = ToolFailure(
-                    error.map { self.connection.message($0) } ?? "The connection to \(self.connection.endpoint) has ended.")
+                progress.failure = self.connection.failure(closedBecauseOf: error)
                 return progress
             case .update(.error(let error)), .update(.attemptFailed(let error)):
                 let message = self.connection.message(error)
