@@ -16,7 +16,8 @@ enum Realtime {
         ],
         commands: [
             DemoCommand.self, ServePusherCommand.self, ServeSignalRCommand.self, ServePrimusCommand.self, PusherSubscribeCommand.self,
-            PusherTriggerCommand.self, PusherPublishCommand.self, PusherChannelsCommand.self, PusherUsersCommand.self, PusherTerminateCommand.self,
+            PusherTriggerCommand.self, PusherPublishCommand.self, PusherChannelsCommand.self, PusherUsersCommand.self,
+            PusherTerminateCommand.self,
             PusherSignCommand.self,
             SignalRInvokeCommand.self, SignalRSendCommand.self, SignalRStreamCommand.self, SignalRListenCommand.self,
             PrimusListenCommand.self, PrimusWriteCommand.self, PrimusSendCommand.self, PrimusSpecCommand.self,

@@ -51,7 +51,8 @@ import Testing
     }
 
     @Test func `hidden commands are not listed`() {
-        #expect(self.table.entries(under: []).map(\.name) == ["serve", "pusher", "signalr", "primus", "demo", "completion", "manual", "bench"])
+        #expect(
+            self.table.entries(under: []).map(\.name) == ["serve", "pusher", "signalr", "primus", "demo", "completion", "manual", "bench"])
         #expect(
             self.table.entries(under: ["pusher"]).map(\.name) == [
                 "subscribe", "trigger", "publish", "channels", "users", "terminate", "sign",
@@ -117,8 +118,8 @@ import Testing
         let commands = Self.specs.filter { spec in spec.options.contains { $0.name == "timestamps" } }
         #expect(
             Set(commands.map { $0.path.joined(separator: " ") }) == [
-                "serve pusher", "serve signalr", "pusher subscribe", "pusher trigger", "signalr invoke", "signalr send", "signalr stream",
-                "signalr listen",
+                "serve pusher", "serve signalr", "serve primus", "pusher subscribe", "pusher trigger", "signalr invoke", "signalr send",
+                "signalr stream", "signalr listen", "primus listen", "primus write", "primus send",
             ])
         for spec in commands {
             let names = spec.options.map(\.name)

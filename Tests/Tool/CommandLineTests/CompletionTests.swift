@@ -138,7 +138,8 @@ import Testing
     @Test(
         .enabled(if: Self.has("fish"), "fish isn't installed"),
         arguments: [
-            ("", Self.names.sorted()), ("s", ["serve", "signalr"]), ("serve ", ["primus", "pusher", "signalr"]), ("help pusher pub", ["publish"]),
+            ("", Self.names.sorted()), ("s", ["serve", "signalr"]), ("serve ", ["primus", "pusher", "signalr"]),
+            ("help pusher pub", ["publish"]),
             ("serve signalr --allow", ["--allow-foreign-origins"]), ("serve pusher --profile so", ["sockudo", "soketi"]),
             ("serve pusher --profile=so", ["--profile=sockudo", "--profile=soketi"]), ("completion ", ["bash", "fish", "zsh"]),
             ("serve pusher --port ", []), ("serve pusher --app-id serve --hos", ["--host"]), ("nothing ", []),

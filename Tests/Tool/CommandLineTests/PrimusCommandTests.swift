@@ -37,10 +37,11 @@ import Testing
         #expect(emit.values.isEmpty && !emit.waitsForAcknowledgement && emit.connection.plugins == .emit && emit.timeout == .seconds(5))
     }
 
-    @Test(arguments: [
-        (nil, []), ("emitter", .emitter), ("Emitter,responder", [.emitter, .responder]), ("all", .all), ("multiplex,all", .all),
-    ] as [(String?, PrimusPluginSet)])
-    func `plugins are named alone, with commas, or all at once`(names: String?, plugins: PrimusPluginSet) throws {
+    @Test(
+        arguments: [
+            (nil, []), ("emitter", .emitter), ("Emitter,responder", [.emitter, .responder]), ("all", .all), ("multiplex,all", .all),
+        ] as [(String?, PrimusPluginSet)])
+    func `plugins are named alone, with commas, or all together`(names: String?, plugins: PrimusPluginSet) throws {
         let options = names.map { ["--plugins", $0] } ?? []
         let listen = try self.parse(["primus", "listen", "http://host"] + options, PrimusListenCommand.init)
         #expect(listen.reception.connection.plugins == plugins)
@@ -52,7 +53,10 @@ import Testing
 
     @Test(
         arguments: [
-            (["primus", "write", "http://host", "hello"], #"Invalid argument 'hello': must be JSON. If it is a string, specify '"hello"'"#),
+            (
+                ["primus", "write", "http://host", "hello"],
+                #"Invalid argument 'hello': must be JSON. If it is a string, specify '"hello"'"#
+            ),
             (["primus", "send", "http://host", "e", "1", "{"], #"Invalid argument '{': must be JSON. If it is a string, specify '"{"'"#),
             (
                 ["primus", "send", "http://host", "e", "-", "-"],
@@ -83,8 +87,14 @@ import Testing
                 ["primus", "send", "http://host", "data"],
                 "Primus reserves the event name \"data\", so the peer would drop the event. Use another name."
             ),
-            (["primus", "spec", "http://host", "--header", "secret"], "Invalid value for '--header': must be a field such as 'X-Tenant: 7'"),
-            (["primus", "spec", "http://host", "--token", "t", "--token-file", "f"], "Specify either '--token' or '--token-file', not both"),
+            (
+                ["primus", "spec", "http://host", "--header", "secret"],
+                "Invalid value for '--header': must be a field such as 'X-Tenant: 7'"
+            ),
+            (
+                ["primus", "spec", "http://host", "--token", "t", "--token-file", "f"],
+                "Specify either '--token' or '--token-file', not both"
+            ),
             (
                 ["primus", "spec", "http://a:b@host", "--token", "t"], "Specify either a user name in the URL or a token, not both"
             ),
@@ -189,7 +199,8 @@ import Testing
                 "Primus 8.0.9 at /primus: transformer websockets, parser json, the server pings every 30.0 s"
             ),
             (
-                PrimusSpec(version: "6.1.0", pathname: "/p", parser: .binary, transformer: .engineIO, heartbeat: .clientPings(timeout: 500)),
+                PrimusSpec(
+                    version: "6.1.0", pathname: "/p", parser: .binary, transformer: .engineIO, heartbeat: .clientPings(timeout: 500)),
                 #"{"type":"spec","version":"6.1.0","pathname":"/p","transformer":"engine.io","parser":"binary","timeout":500}"#,
                 "Primus 6.1.0 at /p: transformer engine.io, parser binary, the client pings, at least every 0.5 s"
             ),
@@ -210,13 +221,15 @@ import Testing
     }
 
     static let values: [(PrimusValue, String)] = [
-        (.date(PrimusDate(milliseconds: 5)), #"{"$date":5}"#), (.bytes([1, 2]), #"{"$binary":"AQI="}"#), (.double(.nan), #"{"$InfNaN":0}"#),
+        (.date(PrimusDate(milliseconds: 5)), #"{"$date":5}"#), (.bytes([1, 2]), #"{"$binary":"AQI="}"#),
+        (.double(.nan), #"{"$InfNaN":0}"#),
         (.double(-.infinity), #"{"$InfNaN":-1}"#), (.expression(pattern: "a", flags: "i"), #"{"$regexp":"a","$flags":"i"}"#),
         (["$date": 5], #"{"$escape":{"$date":5}}"#), ([1, 0.5, "a", true, nil], #"[1,0.5,"a",true,null]"#),
     ]
 
     @Test(arguments: Self.values)
-    func `with another parser than json, values that JSON lacks are written and shown as EJSON`(_ value: PrimusValue, _ text: String) throws {
+    func `with another parser than json, values that JSON lacks are written and shown as EJSON`(_ value: PrimusValue, _ text: String) throws
+    {
         for parser in [PrimusParserKind.ejson, .msgpack, .binary] {
             #expect(value.shown(for: parser).description == text)
             let written = PrimusValue(written: try JSONValue(parsing: text), for: parser)

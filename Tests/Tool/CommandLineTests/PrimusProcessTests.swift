@@ -46,7 +46,7 @@ struct PrimusProcessTests {
         var stateOpen: String { #"{"type":"state","state":"open","transformer":"\#(self.transformer)","parser":"\#(self.parser)"}"# }
     }
 
-    /// What a client finds out, and what options say.
+    /// Dialects that a client finds out, and one that options name.
     private static let dialects = [
         Dialect(), Dialect(transformer: .engineIO, parser: .msgpack), Dialect(transformer: .sockjs, parser: .ejson, version: .v6),
         Dialect(transformer: .engineIO, parser: .binary, version: .v6),
@@ -339,7 +339,8 @@ struct PrimusProcessTests {
         #expect(tenants.withLock { $0 } == Array(repeating: "SECRETTENANT", count: 5))
         for (command, arguments) in Self.commands.dropLast() {
             let without = try await server.primus(command, arguments)
-            #expect(without.status == 1 && without.errors.contains("401") && without.errors.contains("The access token is missing or wrong."))
+            #expect(
+                without.status == 1 && without.errors.contains("401") && without.errors.contains("The access token is missing or wrong."))
             #expect(without.errors.hasSuffix(" Specify the access token with --token.\n"), "\(without.errors)")
             let wrong = try await server.primus(command, arguments + ["--token", "opensesame2"])
             #expect(wrong.status == 1 && wrong.errors.hasSuffix(" Check the access token of --token.\n"), "\(wrong.errors)")

@@ -168,7 +168,7 @@ struct PrimusSpecCommand: Command {
             """,
         positionals: [PrimusClientOptions.url],
         options: PrimusClientOptions.networkOptions + [
-            .timeout("Exit with status 1 if the request takes longer. The default is 30 seconds."), .json, .timestamps,
+            .timeout("Exit with status 1 if the request takes longer. The default is 30 seconds."), .json,
             .verbose("Also print the request and the response, without tokens."),
         ],
         examples: ["primus spec http://127.0.0.1:8080"])

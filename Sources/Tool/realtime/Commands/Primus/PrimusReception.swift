@@ -4,7 +4,7 @@ import PrimusWire
 import RealtimeCore
 import RealtimeCoding
 
-/// What the commands have in common that print what a server sends: messages, events and requests.
+/// The common part of the commands that print the messages, events and requests of a server.
 struct PrimusReception: Sendable {
     static let options: [OptionSpec] =
         PrimusClientOptions.firstOptions + [

@@ -1,6 +1,6 @@
 import PrimusServer
 
-/// What `serve primus` and the demo do with what clients send.
+/// The behavior of `serve primus` and of the servers in the demo.
 enum DemoSparks {
     /// Sends each message and each event to all clients, and answers what a client waits for with the same values.
     ///

@@ -33,7 +33,8 @@ struct ServePrimusCommand: Command {
             .verbose("Also print every message that is received or sent, with its framing."),
         ],
         examples: [
-            "serve primus", "serve primus --port 8080 --plugins emitter", "serve primus --port 8080 --transformer engine.io --parser msgpack",
+            "serve primus", "serve primus --port 8080 --plugins emitter",
+            "serve primus --port 8080 --transformer engine.io --parser msgpack",
             "serve primus --port 8080 --version 6 --token token", "serve primus --port 8443 --tls certificate.pem key.pem",
         ])
 
@@ -106,7 +107,8 @@ struct ServePrimusCommand: Command {
             case "bearer": candidates += parts.dropFirst()
             case "basic":
                 let text = parts.dropFirst().first.flatMap { Base64.decode($0) }.map { String(decoding: $0, as: UTF8.self) }
-                candidates += (text?.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false).dropFirst() ?? []).map(String.init)
+                candidates += (text?.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false).dropFirst() ?? []).map(
+                    String.init)
             default: break
             }
             if candidates.contains(where: { $0.utf8.elementsEqual(token.utf8) }) { return .accept }

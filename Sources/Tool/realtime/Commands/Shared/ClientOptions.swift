@@ -5,7 +5,9 @@ import RealtimeTransports
 /// How a command connects to a server, in every protocol whose clients have access tokens and header fields.
 struct ClientOptions: Sendable {
     /// - Parameter variable: The environment variable that replaces the options.
-    static func tokenOptions(_ variable: String) -> [OptionSpec] { [.token("The access token.", environmentVariable: variable), .tokenFile] }
+    static func tokenOptions(_ variable: String) -> [OptionSpec] {
+        [.token("The access token.", environmentVariable: variable), .tokenFile]
+    }
     static let networkOptions: [OptionSpec] = [.header, .certificates, .proxy]
 
     let endpoint: Endpoint
