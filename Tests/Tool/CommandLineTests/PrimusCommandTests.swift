@@ -152,6 +152,34 @@ import Testing
         let expected = problem.map { "The server http://host/primus \($0)" }
         #expect(command.reception.connection.problem(with: spec) == expected)
     }
+
+    static let messages: [(PrimusError, [String], String)] = [
+        (PrimusError(.unauthorized, "Refused. Check the credentials."), [], "Refused. Specify the access token with --token."),
+        (
+            PrimusError(.unauthorized, "Refused. Check the credentials."), ["--token-file", "f"],
+            "Refused. Check the access token of --token-file."
+        ),
+        (
+            PrimusError(.handshakeFailed, "Invalid. Check the URL and the transformer."), [], "Invalid. Check the URL and --transformer."
+        ),
+        (PrimusError(.timedOut, "Late."), [], "Late."),
+        (PrimusError(.timedOut, "Late."), ["--transformer", "sockjs"], "Late. Check --transformer."),
+        (
+            PrimusError(.unsupported, "The parser x isn't one of Primus. Set customParser to an implementation of it."), [],
+            "The parser x isn't one of Primus. The tool has no other parsers."
+        ),
+        (
+            PrimusError(.unsupported, "The transformer x isn't one of Primus. Set customTransformer to an implementation of it."), [],
+            "The transformer x isn't one of Primus. The tool has no other transformers."
+        ),
+        (PrimusError(.messageTooLarge, "Too large."), ["--transformer", "sockjs"], "Too large."),
+    ]
+
+    @Test(arguments: Self.messages)
+    func `a failure names options in the place of settings`(_ error: PrimusError, _ options: [String], _ message: String) throws {
+        let command = try self.parse(["primus", "listen", "http://host"] + options, PrimusListenCommand.init)
+        #expect(command.reception.connection.message(error) == message)
+    }
 }
 
 @Suite struct PrimusLinesTests {

@@ -240,6 +240,15 @@ struct PrimusProcessTests {
         await server.server.stop()
     }
 
+    @Test(arguments: Self.commands.dropLast())
+    func `a parser of the server's own is a failure that says so`(_ command: String, _ arguments: [String]) async throws {
+        let server = try await Server { $0.customParser = OwnParser() }
+        let result = try await server.primus(command, arguments)
+        #expect(result.status == 1 && result.errors.contains("The parser custom isn't one of Primus."), "\(result.errors)")
+        #expect(result.errors.hasSuffix(" The tool has no other parsers.\n"), "\(result.errors)")
+        await server.server.stop()
+    }
+
     @Test(arguments: [
         Dialect(), Dialect(transformer: .engineIO, parser: .binary, version: .v6), Dialect(transformer: .sockjs),
     ])
@@ -460,6 +469,12 @@ struct PrimusProcessTests {
         tool.process.signal(SIGTERM)
         #expect(await tool.end().status == 0)
     }
+}
+
+private struct OwnParser: PrimusParser {
+    let name = "own"
+    func encode(_ value: PrimusValue) throws -> WebSocketMessage { .text(value.string ?? "") }
+    func decode(_ packet: WebSocketMessage) throws -> PrimusValue { .string(String(decoding: packet.bytes, as: UTF8.self)) }
 }
 
 /// Answers every request with a web page.

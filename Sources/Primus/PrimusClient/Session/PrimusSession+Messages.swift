@@ -1,5 +1,6 @@
 package import PrimusWire
 package import RealtimeCore
+import RealtimeSystem
 
 /// The messages that the server sends.
 extension PrimusSession {
@@ -67,7 +68,7 @@ extension PrimusSession {
                     PrimusError(.invalidMessage, "The server sent an invalid message, which was ignored: \(Excerpt.sentence(text))"),
                     &effects)
             }
-            let isRefusal = problem.contains(EngineIOError.Refusal.unsupportedVersion.message)
+            let isRefusal = problem.containsText(EngineIOError.Refusal.unsupportedVersion.message)
             let message = "The server's first message is invalid: \(Excerpt.sentence(text)) Check the URL and the transformer."
             let code = isRefusal ? PrimusCloseCode.engineIOUnsupportedVersion : nil
             self.close(id, PrimusError(.handshakeFailed, message, serverCode: code), .refused, now: now, &effects)

@@ -12,8 +12,8 @@ struct DemoCommand: Command {
         description: """
             Starts a Pusher Channels server on a free local port, connects two clients to it and prints what they receive. Shows \
             subscribing, publishing, client events, and recovery from a lost connection. Then does the same with a SignalR server, and \
-            shows calls, streams, long polling and stateful reconnect, and with Primus servers, and shows messages, events and what clients \
-            find out about a server. Needs no network and exits on its own.
+            shows calls, streams, long polling and stateful reconnect, and with two Primus servers, and shows messages, events and \
+            acknowledgements. Needs no network and exits on its own.
             """,
         options: [.json],
         examples: ["demo"])

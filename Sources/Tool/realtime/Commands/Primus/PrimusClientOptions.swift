@@ -226,7 +226,9 @@ struct PrimusClientOptions: Sendable {
     func message(_ error: PrimusError) -> String {
         switch error.code {
         case .unauthorized: "\(error.message.replacingText(" Check the credentials.", with: "")) \(self.adviceOnToken)"
-        case .handshakeFailed: "\(error.message) Check --transformer."
+        case .handshakeFailed: error.message.replacingText(" and the transformer.", with: " and --transformer.")
+        // A server with another transformer refuses the WebSocket, or doesn't greet the client.
+        case .timedOut where self.transformer != nil: "\(error.message) Check --transformer."
         case .connectionLost where self.transformer != nil && error.status != nil: "\(error.message) Check --transformer."
         case .unsupported:
             error.message

@@ -8,7 +8,9 @@ import RealtimeCoding
 struct PrimusReception: Sendable {
     static let options: [OptionSpec] =
         PrimusClientOptions.firstOptions + [
-            .primusPlugins("Their events and requests are printed; without a plugin, its packets are printed as data.")
+            .primusPlugins(
+                "The events of emitter and emit, and the requests of responder are printed; channels and streams aren't joined. Without a "
+                    + "plugin, its packets are printed as data.")
         ] + PrimusClientOptions.networkOptions + [
             .count("Exit after N messages, events and requests."),
             .timeout("Exit with status 1 if connecting or, with --count, receiving all messages takes longer."),
