@@ -4,7 +4,7 @@ import RealtimeCore
 import TestSupport
 import Testing
 
-/// Clients and the embedded server in memory, with the manual clock.
+/// Each combination of a transformer and a parser, in memory. What doesn't depend on the parser is tested in the suites of `Behaviors`.
 @Suite(.timeLimit(.minutes(10))) struct InMemoryPrimusTests {
     struct Pair: Sendable, CustomTestStringConvertible {
         var transformer: PrimusTransformerKind
@@ -45,55 +45,6 @@ import Testing
         #expect(try await client.id(within: .seconds(600)) == primus.server.sparks.first?.id)
         client.end()
         echo.cancel()
-    }
-
-    @Test(arguments: Self.pairs.filter { $0.parser == .json })
-    func `a client stays connected through heartbeats, and reconnects when the server is silent`(pair: Pair) async throws {
-        let primus = try await self.start(pair)
-        let client = primus.client()
-        client.open()
-        try await client.opened(within: .seconds(600))
-        let first = try #require(primus.server.sparks.first?.id)
-        for _ in 0..<100 { primus.clock.advance(by: .seconds(5)) }
-        #expect(client.isConnected && primus.server.sparks.map(\.id) == [first])
-        primus.server.faults.isSilent = true
-        let states = client.states
-        for _ in 0..<100 { primus.clock.advance(by: .seconds(1)) }
-        _ = await states.first { if case .reconnecting = $0 { true } else { false } }
-        primus.server.faults = PrimusServerFaults()
-        try await eventually {
-            primus.clock.advance(by: .seconds(1))
-            return client.isConnected && primus.server.sparks.count == 1 && primus.server.sparks[0].id != first
-        }
-        client.end()
-    }
-
-    @Test(arguments: Self.pairs.filter { $0.parser == .json })
-    func `a client that the server ends doesn't reconnect, unless it may`(pair: Pair) async throws {
-        let primus = try await self.start(pair)
-        let client = primus.client()
-        client.open()
-        try await client.opened(within: .seconds(600))
-        primus.server.sparks.first?.end(reconnects: true)
-        try await eventually {
-            primus.clock.advance(by: .seconds(1))
-            return client.isConnected
-        }
-        primus.server.sparks.first?.end()
-        try await eventually { if case .closed = client.state { true } else { false } }
-        primus.clock.advance(by: .seconds(600))
-        #expect(primus.server.sparks.isEmpty)
-    }
-
-    @Test func `a refused client learns the status and the message, and stops`() async throws {
-        var configuration = PrimusServerConfiguration()
-        configuration.authorize = { _ in .reject("Who are you?", status: 401) }
-        let primus = try await InMemoryPrimus(configuration: configuration)
-        let client = primus.client()
-        client.open()
-        let error = await #expect(throws: PrimusError.self) { try await client.opened(within: .seconds(600)) }
-        #expect(error?.message.contains("401") == true && error?.message.contains("Who are you?") == true, "\(error?.message ?? "")")
-        guard case .closed = client.state else { return #expect(Bool(false), "the client should be closed") }
     }
 
     @Test(arguments: [PrimusTransformerKind.websockets, .faye, .engineIO, .sockjs], [401, 403, 503])

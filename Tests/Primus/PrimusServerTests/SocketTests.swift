@@ -1,3 +1,4 @@
+import PrimusClient
 import PrimusServer
 import RealtimeCore
 import RealtimeSockets
@@ -17,6 +18,46 @@ import Testing
         client.send("\"" + String(repeating: "a", count: 200) + "\"")
         try await eventually { client.end != nil }
         #expect(client.end.map { "\($0)".contains("1009") } == true, "\(client.end as Any)")
+        await server.stop()
+    }
+
+    /// Connects over sockets, because a network in memory has no limits.
+    @Test(arguments: BehaviorKind.all)
+    func `a message above the limit of the server is a typed error, and affects no other client`(kind: BehaviorKind) async throws {
+        var configuration = PrimusServerConfiguration()
+        (configuration.transformer, configuration.version, configuration.messageLimit) = (kind.transformer, kind.version, 200)
+        kind.configureServer(&configuration)
+        let server = PrimusServer(configuration: configuration, log: .none)
+        let address = try await server.start(on: SocketListener())
+        let echo = server.onMessage { message in _ = try? message.spark.write(message.value) }
+        func client() async throws -> PrimusConnection {
+            var configuration = PrimusConfiguration(
+                Endpoint(scheme: "http", host: address.host, port: address.port), transports: .standard)
+            (configuration.log, configuration.retry) = (.none, .none)
+            kind.configureClient(&configuration)
+            let client = PrimusConnection(configuration)
+            kind.prepare(client)
+            client.open()
+            try await client.opened(within: .seconds(300))
+            return client
+        }
+        let (neighbor, client) = (try await client(), try await client())
+        let messages = neighbor.messages.makeAsyncIterator()
+        let long = String(repeating: "x", count: 300)
+        if kind.transformer == .engineIO, kind.version == .v8 {
+            // The handshake of the server contains the limit, so that the client refuses the message itself.
+            let error = await #expect(throws: PrimusError.self) { try await client.write(long) }
+            #expect(error?.code == .messageTooLarge && client.isConnected)
+        } else {
+            client.enqueue(long)
+            try await eventually { client.isClosed }
+            #expect(client.closingError?.code == .messageTooLarge && client.closingError?.serverCode == 1009)
+        }
+        try await neighbor.write(1)
+        #expect(try await messages.next()?.value == 1)
+        client.end()
+        neighbor.end()
+        echo.cancel()
         await server.stop()
     }
 

@@ -1,0 +1,161 @@
+import PrimusClient
+import PrimusTesting
+import PrimusWire
+import RealtimeCore
+import TestSupport
+import Testing
+
+/// A kind of connection over which every behavior of a client and a server is tested.
+///
+/// A further kind is one more value of ``all``: the tests know neither how it is configured nor what travels.
+struct BehaviorKind: Sendable, CustomTestStringConvertible {
+    let name: String
+    let transformer: PrimusTransformerKind
+    var version = PrimusServerConfiguration.Version.v8
+    /// Changes the configuration of the server, after the transformer and the version.
+    var configureServer: @Sendable (inout PrimusServerConfiguration) -> Void = { _ in }
+    /// Changes the configuration of each client.
+    var configureClient: @Sendable (inout PrimusConfiguration) -> Void = { _ in }
+    /// Prepares a client that has been created.
+    var prepare: @Sendable (PrimusConnection) -> Void = { _ in }
+
+    var testDescription: String { self.name }
+
+    static let all: [BehaviorKind] = [
+        BehaviorKind(name: "websockets", transformer: .websockets),
+        BehaviorKind(name: "websockets of Primus 6", transformer: .websockets, version: .v6),
+        BehaviorKind(name: "faye", transformer: .faye),
+        BehaviorKind(name: "uws", transformer: .uws),
+        BehaviorKind(name: "sockjs, raw", transformer: .sockjs),
+        BehaviorKind(
+            name: "sockjs, framed", transformer: .sockjs,
+            prepare: { client in client.driver.step { session, _, _ in session.forceSockJSFraming() } }),
+        BehaviorKind(name: "engine.io 4", transformer: .engineIO),
+        BehaviorKind(name: "engine.io 3", transformer: .engineIO, version: .v6),
+    ]
+}
+
+/// A server and clients of one kind, in memory and with the manual clock.
+struct Behavior: Sendable {
+    let kind: BehaviorKind
+    let primus: InMemoryPrimus
+    var server: PrimusServer { self.primus.server }
+    var clock: ManualClock { self.primus.clock }
+    var network: InMemoryNetwork { self.primus.network }
+
+    /// How long a call waits in the time of the clock, which a test advances by less.
+    static let limit = Duration.seconds(1_000_000)
+
+    init(_ kind: BehaviorKind, _ configure: (inout PrimusServerConfiguration) -> Void = { _ in }) async throws {
+        self.kind = kind
+        var configuration = PrimusServerConfiguration()
+        (configuration.transformer, configuration.version) = (kind.transformer, kind.version)
+        kind.configureServer(&configuration)
+        configure(&configuration)
+        // Other tests may use the processor for longer than the clock may stand still.
+        self.primus = try await InMemoryPrimus(configuration: configuration, clock: ManualClock(standstillLimit: nil))
+    }
+
+    /// The configuration of a client of this kind.
+    func configuration() -> PrimusConfiguration {
+        var configuration = self.primus.configuration()
+        self.kind.configureClient(&configuration)
+        return configuration
+    }
+
+    func client(_ configuration: PrimusConfiguration) -> PrimusConnection {
+        let client = PrimusConnection(configuration)
+        self.kind.prepare(client)
+        return client
+    }
+
+    func client(_ configure: (inout PrimusConfiguration) -> Void = { _ in }) -> PrimusConnection {
+        var configuration = self.configuration()
+        configure(&configuration)
+        return self.client(configuration)
+    }
+
+    /// Creates a client that knows what the server speaks, so that the first thing that it does is to connect.
+    func informedClient(_ configure: (inout PrimusConfiguration) -> Void = { _ in }) -> PrimusConnection {
+        self.client { configuration in
+            (configuration.detection, configuration.transformer) = (.off, self.kind.transformer)
+            configure(&configuration)
+        }
+    }
+
+    /// Creates a client and waits until it is open.
+    func openClient(_ configure: (inout PrimusConfiguration) -> Void = { _ in }) async throws -> PrimusConnection {
+        let client = self.client(configure)
+        client.open()
+        try await client.opened(within: Self.limit)
+        return client
+    }
+
+    /// Sends all messages back, until the registration is released.
+    func echo() -> CallbackObservation {
+        self.server.onMessage { message in _ = try? message.spark.write(message.value) }
+    }
+
+    /// Records all messages that the server receives, until the registration is released.
+    func record(_ values: EventRecorder<PrimusValue>) -> CallbackObservation {
+        self.server.onMessage { message in if let value = try? message.value { values.record(value) } }
+    }
+
+    /// Waits for something, and advances the clock to the next attempt whenever the client waits for that.
+    ///
+    /// The time doesn't advance otherwise, because an attempt, part of which runs in tasks, has a time limit.
+    func advance(_ client: PrimusConnection, until condition: () async throws -> Bool) async throws {
+        try await eventually {
+            if try await condition() { return true }
+            if let delay = client.reconnectDelay { self.clock.advance(by: max(delay, .nanoseconds(1))) }
+            return try await condition()
+        }
+    }
+
+    /// Waits until a client that has lost its connection is open again.
+    func recover(_ client: PrimusConnection) async throws {
+        try await self.advance(client) { client.isConnected }
+    }
+
+    /// Advances the clock by a duration, in steps in which heartbeats are answered.
+    func advance(by duration: Duration, step: Duration = .seconds(1)) {
+        var elapsed = Duration.zero
+        while elapsed < duration {
+            self.clock.advance(by: step)
+            elapsed += step
+        }
+    }
+}
+
+extension EventSequence<PrimusEvent> {
+    /// The names of the public events of the client for JavaScript so far, without those of messages.
+    func names() async -> [String] {
+        await self.pending().compactMap { event in
+            guard case .trace(let trace) = event else { return nil }
+            return switch trace {
+            case .readyStateChange(let state): "readyStateChange \(state)"
+            case .open: "open"
+            case .close: "close"
+            case .end: "end"
+            case .error: "error"
+            case .reconnectScheduled: "reconnect scheduled"
+            case .reconnect: "reconnect"
+            case .reconnected: "reconnected"
+            case .reconnectTimeout: "reconnect timeout"
+            case .reconnectFailed: "reconnect failed"
+            case .timeout: "timeout"
+            case .online: "online"
+            case .offline: "offline"
+            default: nil
+            }
+        }
+    }
+}
+
+extension PrimusConnection {
+    /// Whether the client is closed, for whatever reason.
+    var isClosed: Bool { if case .closed = self.state { true } else { false } }
+
+    /// The error with which the client has closed.
+    var closingError: PrimusError? { if case .closed(let error) = self.state { error } else { nil } }
+}
