@@ -1,9 +1,11 @@
-import PrimusClient
+import PrimusServer
 import PrimusWire
 import RealtimeCore
 import SimulationSupport
 
-/// The client and a model of the server on an unreliable network, with random calls by the user.
+@testable import PrimusClient
+
+/// The client and the embedded server on an unreliable network, with random calls by the user.
 ///
 /// After a minute of faults, the network is reliable, and the client must recover within another minute.
 ///
@@ -11,27 +13,43 @@ import SimulationSupport
 final class PrimusSimulation: @unchecked Sendable {
     let simulation: Simulation
     let network: VirtualNetwork
-    let model: PrimusModel
+    let model: PrimusServerModel
     let client: SimulatedClient<PrimusSession>
-    private var connects = 0, closings = 0, written = 0, received = 0, opens = 0
+    private var connects = 0, closings = 0, written = 0, received = 0, opens = 0, answers = 0
     private var lastNumber = 0, lastReceived = 0
     private var isOpen = false
+    /// Whether the user has ended the client, and not opened it again.
+    private var hasEnded = true
     private let reconnectsNow: Bool
+    private let queue: PrimusQueuePolicy
+    /// The framing of each connection, for the server's side.
+    private var framings: [ConnectionID: PrimusFraming] = [:]
+    /// The numbers of the messages that the client has refused, or whose caller was told that they aren't sent.
+    private var refused: Set<Int> = []
+    /// The spark whose messages arrive, the number of the last one, and the sparks before.
+    private var spark: (id: String, last: Int)?
+    private var earlierSparks: Set<String> = []
+    private var joinsChannel = false
 
     init(_ simulation: Simulation) {
         self.simulation = simulation
         let network = VirtualNetwork(simulation, .unreliable)
-        network.conditions.repeatedRequests = 0
         network.conditions.stallTime = 500...3_000
         network.conditions.slowConnectDelay = 1_000...15_000
         network.conditions.lateness = 0...30_000
         network.conditions.closeTimeout = 2_000...10_000
         self.network = network
-        self.model = PrimusModel(on: network)
+        self.model = PrimusServerModel(on: network)
         var options = PrimusConfiguration(
-            PrimusModel.endpoint,
+            PrimusServerModel.endpoint,
             transports: Transports(webSocket: network.webSocket, http: network.http, time: simulation, seed: { simulation.seed }))
-        options.detection = simulation.choose([.automatic, .required, .off])
+        let server = self.model.server.configuration
+        // Without the specification, the client takes the server for one with engine.io 4, where binary packets have another form.
+        let needsVersion = server.version == .v6 && server.transformer == .engineIO && [.msgpack, .binary].contains(server.parser)
+        options.detection = needsVersion ? .required : simulation.choose([.automatic, .required, .off])
+        // Without the specification, the client would assume a parser that the server doesn't have.
+        if options.detection != .required { (options.transformer, options.parser) = (server.transformer, server.parser) }
+        options.plugins = [.emitter, .multiplex]
         options.retry = simulation.choose([
             .standard, .backoff(PrimusBackoff(maximum: .seconds(5), retries: 6)), .custom { _ in nil },
             .delays([.zero, .seconds(1), .seconds(2)]),
@@ -40,18 +58,24 @@ final class PrimusSimulation: @unchecked Sendable {
         options.silenceLimit = .seconds(12)
         (options.connectTimeout, options.reconnectTimeout) = (.seconds(6), .seconds(8))
         options.queue = simulation.choose([.refuse(5), .dropOldest(5), .dropNewest(5)])
+        self.queue = options.queue
         if simulation.chance(30) { options.credentials = { [:] } }
         var rules = ClientRules()
         rules.connectionLimit = 10
         rules.closesOnlyForCaller = false
         rules.abandonsOnlyAfterFaults = false
         self.reconnectsNow = simulation.chance(30)
+        var session = PrimusSession(options, seed: simulation.seed)
+        if simulation.chance(50) { session.forceSockJSFraming() }
         self.client = SimulatedClient(
-            PrimusSession(options, seed: simulation.seed), on: network, rules: rules, webSocket: { $0.webSocket },
+            session, on: network, rules: rules, webSocket: { $0.webSocket },
             perform: { work, id, driver in Self.perform(work, id, driver, on: network) })
         self.client.waiterCount = { $0.waiterCount }
         self.client.lateResult = Self.lateResult
         self.client.onDelivery = { [unowned self] event, _ in self.check(event) }
+        self.client.onCommand = { [unowned self] command in self.check(command) }
+        // The closure keeps this object alive until the run is released.
+        simulation.invariants.append { self.checkProgress() }
     }
 
     /// Performs the run.
@@ -59,69 +83,129 @@ final class PrimusSimulation: @unchecked Sendable {
     /// - Returns: The numbers of events.
     func run() -> [String: Int] {
         self.observe()
+        if self.simulation.chance(50) {
+            self.joinsChannel = true
+            self.client.step("join") { session, now, effects in _ = session.joinChannel("news", now: now, &effects) }
+        }
         self.open()
         let hasFaults = { @Sendable [network = self.network] in network.hasFaults }
         self.simulation.every(0...3_000, first: 0...3_000, while: hasFaults) { [self] in self.callRandomMethod() }
-        self.simulation.every(5_000...5_000, first: 0...5_000) { [self] in self.model.ping() }
-        self.simulation.every(5_000...40_000, first: 5_000...40_000, while: hasFaults) { [self] in
-            self.model.end(isFinal: self.simulation.chance(30))
-        }
+        self.simulation.every(2_000...20_000, first: 5_000...20_000, while: hasFaults) { [self] in self.model.makeTrouble() }
         RecoveryRun(faults: .seconds(60), settling: .seconds(30), recovery: .seconds(60), ending: .seconds(40)).perform(
-            on: self.network, [self.client],
+            on: self.network, [self.client], faultsEnd: { self.model.endFaults() },
             settled: {
                 // The client may give up for the last time after the faults have ended.
                 for delay in [0, 20_000] as [Int64] { self.simulation.schedule(in: delay...delay) { [self] in self.open() } }
             },
-            recovered: { self.checkRecovery() }, stop: { self.client.stop() })
-        if self.simulation.violation == nil {
-            self.simulation.require(self.model.connectionCount == 0, "the server still has connections")
-            let (state, waiters) = self.client.read { ($0.state, $0.waiterCount) }
-            self.simulation.require(state == .closed(nil) && waiters == 0, "at the end, the state is \(state)")
-            self.simulation.require(self.opens == self.closings, "\(self.opens) opens and \(self.closings) ends")
-        }
+            recovered: { self.checkRecovery() }, stop: { self.end() })
+        if self.simulation.violation == nil { self.checkEnd() }
         let counts = [
             "connects": self.connects, "closings": self.closings, "written": self.written, "received": self.received,
-            "echoes": self.model.echoes, "server ends": self.model.ends,
+            "arrivals": self.model.received.count, "server ends": self.model.ends, "answers": self.answers,
         ]
         return self.network.counts.merging(self.client.totals.counts) { $1 }.merging(counts) { $1 }
     }
 
     private func checkRecovery() {
         self.simulation.require(self.isOpen, "not open after the recovery")
-        let received = self.received
+        let (received, answers) = (self.received, self.answers)
         self.write(isLimited: false)
+        self.ask(99, limit: .seconds(5))
         self.simulation.run(for: .seconds(5))
         self.simulation.require(self.received == received + 1, "a message had no echo after the recovery")
+        self.simulation.require(self.answers == answers + 1, "an event wasn't acknowledged after the recovery")
+        self.simulation.require(self.model.sparkCount == 1, "the server has \(self.model.sparkCount) sparks after the recovery")
+        let channels = self.spark.flatMap { self.model.channels[$0.id] } ?? []
+        self.simulation.require(channels.isEmpty != self.joinsChannel, "the client isn't in its channels again")
+    }
+
+    private func checkEnd() {
+        self.simulation.require(self.model.sparkCount == 0, "the server still has connections")
+        let (state, waiters, queued) = self.client.read { ($0.state, $0.waiterCount, $0.queuedCount) }
+        self.simulation.require(state == .closed(nil) && waiters == 0, "at the end, the state is \(state)")
+        self.simulation.require(self.opens == self.closings, "\(self.opens) opens and \(self.closings) ends")
+        if case .dropOldest = self.queue { return }
+        // Every message was sent, was refused, or waits.
+        let others = self.lastNumber - self.model.sentCount - self.refused.count
+        self.simulation.require(others == queued, "\(others) messages are neither sent nor refused, and \(queued) wait")
     }
 
     // MARK: The user
 
     private func open() {
+        self.hasEnded = false
         self.client.step("open") { session, now, effects in
             if case .closed = session.state { self.opens += 1 }
             session.open(now: now, &effects)
         }
     }
 
+    private func end() {
+        self.client.stop()
+        self.hasEnded = true
+    }
+
     private func write(isLimited: Bool = true) {
         self.lastNumber += 1
         let number = self.lastNumber
-        let content = PrimusContent.packet(.text("\(number)"), .json)
+        // A message may have been written before the server's parser was known, or for another one.
+        let content =
+            self.simulation.chance(30)
+            ? PrimusContent.packet(.text("\(number)"), .json) : PrimusContent.value(.int(Int64(number)))
         if self.simulation.chance(50) {
             let limit: Duration? = isLimited && self.simulation.chance(50) ? .milliseconds(self.simulation.random(in: 0...10_000)) : nil
             self.client.wait("write \(number)", limit: limit) { session, waiter, now, effects in
                 session.write(content, .queue, waiter, now: now, &effects)
             } _: { [self] result in
-                if case .success = result { self.written += 1 }
+                switch result {
+                case .success:
+                    self.written += 1
+                    self.simulation.require(self.model.wasSent(number), "the call that writes \(number) returned before it was sent")
+                case .failure(let error):
+                    self.refused.insert(number)
+                    self.simulation.require(!self.model.wasSent(number), "\(number) was sent, and its call failed: \(error)")
+                }
             }
         } else {
-            self.client.step("enqueue \(number)") { $0.write(content, .queue, now: $1, &$2) }
+            self.client.step("enqueue \(number)") { session, now, effects in
+                if session.write(content, .queue, now: now, &effects) != nil { self.refused.insert(number) }
+            }
+        }
+    }
+
+    /// Sends an event that the server acknowledges, unless the client isn't open.
+    private func ask(_ number: Int, limit: Duration) {
+        let coding = self.model.coding
+        self.client.wait("ask \(number)", limit: limit) { session, waiter, now, effects in
+            guard let reservation = try? session.reserveEvent(.connection),
+                let arguments = try? PrimusArguments("ask", number, in: coding)
+            else { return session.awaitCalls(waiter, &effects) }
+            let packet = PrimusPluginPacket.emitter(.event(name: "ask", arguments, id: Int64(reservation.number)))
+            guard let message = try? PrimusPluginWriter(coding).message(packet) else { return session.awaitCalls(waiter, &effects) }
+            session.call(
+                reservation, .acknowledgement(reservation.number, .connection), .packet(message, coding), waiter, now: now, &effects)
+        } _: { [self] result in
+            switch result {
+            case .success(.plugin(.acknowledgement(let arguments))):
+                self.answers += 1
+                let answer = try? arguments.decode(Int.self)
+                self.simulation.require(answer == number, "the event \(number) was acknowledged with \(String(describing: answer))")
+            case .success(.plugin(.response)), .success(.sparkID): self.simulation.fail("an event was answered with something else")
+            // The call has waited for the connection only.
+            case .success(.none), .success(.opened): break
+            case .failure(let error):
+                let codes: [PrimusError.Code] = [
+                    .notOpen, .ended, .connectionLost, .closedByServer, .serverSilent, .timedOut, .cancelled, .unauthorized,
+                    .credentialsFailed, .handshakeFailed, .detectionFailed,
+                ]
+                self.simulation.require(codes.contains(error.code), "the event \(number) failed: \(error.code) \(error)")
+            }
         }
     }
 
     private func callRandomMethod() {
-        switch self.simulation.random(in: 0...19) {
-        case 0: self.client.stop()
+        switch self.simulation.random(in: 0...21) {
+        case 0: self.end()
         case 1...4: self.open()
         case 5 where self.reconnectsNow: self.client.step("reconnect now") { $0.reconnectNow(now: $1, &$2) }
         case 6 where self.reconnectsNow: self.client.step("network") { $0.networkChanged(now: $1, &$2) }
@@ -129,6 +213,7 @@ final class PrimusSimulation: @unchecked Sendable {
             if let wait = self.client.pendingWaits.first { self.client.cancelWait(wait) }
         case 8: self.client.wait("id", limit: .seconds(20)) { $0.awaitSparkID($1, now: $2, &$3) }
         case 9: self.client.wait("opened", limit: .seconds(20)) { session, waiter, _, effects in session.awaitOpen(waiter, &effects) }
+        case 10, 11: self.ask(Int(self.simulation.random(in: 0...1_000)), limit: .milliseconds(self.simulation.random(in: 0...20_000)))
         default: for _ in 0...self.simulation.random(in: 0...6) { self.write() }
         }
     }
@@ -152,20 +237,81 @@ final class PrimusSimulation: @unchecked Sendable {
 
     // MARK: Invariants
 
+    /// A client that connects waits for something that ends by itself.
+    private func checkProgress() {
+        let (state, deadline, isWorking) = self.client.read { ($0.state, $0.nextDeadline, $0.works.contains { _ in true }) }
+        switch state {
+        case .opening, .reconnecting:
+            self.simulation.require(deadline != nil || isWorking, "the client is \(state), and waits for nothing")
+        case .closed: self.simulation.require(!self.isOpen, "the client is closed without a change of its state")
+        // While the application doesn't read, nothing is due.
+        case .open: break
+        }
+    }
+
+    private func check(_ command: Effects<PrimusSession>.Command) {
+        switch command {
+        case .open(let id, let request):
+            self.simulation.require(!self.hasEnded, "a connection was opened after the user had ended the client")
+            self.framings[id] =
+                switch request.framing {
+                case .plain: .plain
+                case .sockJS: .sockJS(.server)
+                case .engineIO(let version, _): .engineIO(version, .server)
+                }
+        case .send(let id, let message): self.checkSent(message, on: id)
+        default: break
+        }
+    }
+
+    /// Notes the numbers that are sent.
+    private func checkSent(_ message: WebSocketMessage, on id: ConnectionID) {
+        guard let framing = self.framings[id], message.kind == .text || message.kind == .binary else { return }
+        message.bytes.withUnsafeBytes { bytes in
+            framing.read(message.kind, bytes) { event in
+                guard case .packet(let kind, let packet) = event,
+                    let number = try? self.model.coding.value(of: WebSocketMessage(kind, Array(packet))).int
+                else { return }
+                self.simulation.require(!self.refused.contains(number), "\(number) was sent after its call had failed")
+                self.model.willReceive(number, on: id)
+            }
+        }
+    }
+
     private func check(_ event: PrimusEvent) {
         switch event {
-        case .message(let message):
-            let number = Int(String(decoding: message.raw.bytes, as: UTF8.self)) ?? 0
-            self.simulation.require(self.isOpen, "a message arrived while the client wasn't open")
-            self.simulation.require(number > self.lastReceived, "\(number) arrived after \(self.lastReceived)")
-            self.lastReceived = number
-            self.received += 1
+        case .message(let message): self.check(message)
         case .update(.state(let state)):
             self.isOpen = state == .open
             if self.isOpen { self.connects += 1 }
-        case .update(.ended): self.closings += 1
+        case .update(.ended):
+            self.closings += 1
+            self.simulation.require(self.closings <= self.opens, "a client that wasn't open has ended")
+        case .update(.error(let error)):
+            self.simulation.require(error.code != .invalidMessage, "a message of the server is invalid: \(error)")
         default: break
         }
+    }
+
+    private func check(_ message: PrimusMessage) {
+        guard let value = try? message.value, let id = value[0]?.string, let index = value[1]?.int, let number = value[2]?.int else {
+            return self.simulation.fail("the client received \(message.raw)")
+        }
+        self.simulation.require(self.isOpen, "a message arrived while the client wasn't open")
+        if self.spark?.id != id {
+            self.simulation.require(!self.earlierSparks.contains(id), "a message of the earlier spark \(id) arrived")
+            if let spark { self.earlierSparks.insert(spark.id) }
+            self.spark = (id, 0)
+        }
+        let last = self.spark?.last ?? 0
+        // A connection loses nothing but its end.
+        self.simulation.require(
+            index == last + 1 || self.model.losesMessages && index > last, "the message \(index) of the server arrived after \(last)")
+        self.spark?.last = index
+        if number == 0 { return }
+        self.simulation.require(number > self.lastReceived, "\(number) arrived after \(self.lastReceived)")
+        self.lastReceived = number
+        self.received += 1
     }
 
     // MARK: Work
