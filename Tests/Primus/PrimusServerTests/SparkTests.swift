@@ -259,6 +259,17 @@ import Testing
         #expect(client.lines.last == "garbage" && client.end != nil && test.server.sparks.isEmpty)
     }
 
+    @Test func `a client that becomes silent while pings are stopped is disconnected after that`() async throws {
+        let test = try await ServerUnderTest { $0.version = .v6 }
+        let client = test.client()
+        test.server.faults.stopsPings = true
+        test.clock.advance(by: .seconds(300))
+        #expect(client.end == nil)
+        test.server.faults = PrimusServerFaults()
+        test.clock.advance(by: .seconds(35))
+        #expect(client.end == .peer(.normal, "") && test.server.sparks.isEmpty)
+    }
+
     @Test func `events report what happens`() async throws {
         let test = try await ServerUnderTest { $0.sparkLimit = 1 }
         let events = test.server.events

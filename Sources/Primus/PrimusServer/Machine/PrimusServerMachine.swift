@@ -352,7 +352,12 @@ struct PrimusServerMachine: EmbeddedServerMachine {
             switch due.key {
             case .pings: self.sendPings(now: now, &effects)
             case .silence(let id):
-                guard self.connections[id]?.isHeartbeatSuspended == false, !self.stopsPings else { continue }
+                guard self.connections[id]?.isHeartbeatSuspended == false else { continue }
+                // The client's silence counts again when the fault has ended.
+                if self.stopsPings {
+                    self.setSilenceTimer(id, now: now)
+                    continue
+                }
                 self.close(id, .normal, "", problem: "The client was silent.", &effects)
             case .transport(let id): self.transportTimer(id, now: now, &effects)
             }

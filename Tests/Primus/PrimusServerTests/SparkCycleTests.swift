@@ -1,0 +1,90 @@
+import PrimusClient
+import PrimusServer
+import RealtimeCore
+import RealtimeSockets
+import RealtimeTesting
+import TestSupport
+import Testing
+
+/// Sparks that end in the middle of calls, over each kind of connection: nothing of them and of their clients may remain. `CycleTests` does the
+/// same with a client alone.
+@Suite(.usesSockets, .timeLimit(.minutes(10))) struct SparkCycleTests {
+    #if canImport(Glibc)
+    @Test(arguments: BehaviorKind.all.map(\.name))
+    func `a thousand sparks leave no task, descriptor, thread or memory`(kind: String) async {
+        await #expect(processExitsWith: .success) { [kind = kind as String] in try await cycle(1_000, kind) }
+    }
+    #endif
+}
+
+#if canImport(Glibc)
+/// Opens and ends clients over sockets, with calls of both sides in progress, and compares the resources of the process before and after.
+private func cycle(_ count: Int, _ name: String) async throws {
+    guard let kind = BehaviorKind.all.first(where: { $0.name == name }) else { preconditionFailure("no kind \(name)") }
+    var configuration = PrimusServerConfiguration()
+    (configuration.transformer, configuration.version, configuration.plugins) = (kind.transformer, kind.version, .all)
+    kind.configureServer(&configuration)
+    var server: PrimusServer! = PrimusServer(configuration: configuration, log: .none)
+    var callbacks = [
+        server.onMessage { message in _ = try? message.spark.write(message.value) },
+        server.onChannel("news") { event in if case .message(let channel, _) = event { try? channel.write("more") } },
+    ]
+    let address = try await server.start(on: SocketListener())
+
+    func makeClient() -> PrimusConnection {
+        var configuration = PrimusConfiguration(Endpoint(scheme: "http", host: address.host, port: address.port), transports: .standard)
+        (configuration.log, configuration.plugins) = (.none, [.emitter, .multiplex])
+        kind.configureClient(&configuration)
+        let client = PrimusConnection(configuration)
+        kind.prepare(client)
+        return client
+    }
+
+    let shared = makeClient()
+    func run(_ number: Int, on server: PrimusServer) async throws {
+        weak var driver: SessionDriver<PrimusSession>?
+        do {
+            let client = number.isMultiple(of: 2) ? shared : makeClient()
+            driver = client.driver
+            let messages = client.messages.makeAsyncIterator()
+            client.open()
+            try await client.opened(within: .seconds(300))
+            let channel = client.channel("news")
+            try await channel.write("a")
+            try await client.write(number)
+            guard try await messages.next()?.value.int == number, let spark = server.sparks.first else {
+                preconditionFailure("the server didn't answer")
+            }
+            // Calls that nobody answers.
+            async let unanswered = try? client.emitter.send("never", as: Int.self, within: .seconds(300))
+            async let alsoUnanswered = try? spark.call("never", within: .seconds(300))
+            try await eventually { client.driver.read { $0.waiterCount } > 0 }
+            switch number % 4 {
+            case 0: client.end()
+            case 1: spark.end()
+            case 2: spark.end(reconnects: true)
+            default: server.drop(spark.id)
+            }
+            _ = await (unanswered, alsoUnanswered)
+            channel.leave()
+            client.end()
+        }
+        try await eventually { server.sparks.isEmpty && (number.isMultiple(of: 2) || driver == nil) }
+    }
+
+    for number in 0..<50 { try await run(number, on: server) }
+    let before = ProcessUsage.now()
+    for number in 0..<scaled(count) { try await run(number, on: server) }
+    let after = ProcessUsage.now()
+    precondition(after.descriptors <= before.descriptors, "descriptors: \(before) \(after)")
+    precondition(after.threads <= before.threads + 2, "threads: \(before) \(after)")
+    weak let released = server
+    await server.stop()
+    (server, callbacks) = (nil, [])
+    _ = callbacks
+    try await eventually { released == nil }
+    // The allocator may keep a little more memory. A leak of a few thousand bytes in each cycle is detected.
+    if ProcessUsage.hasSanitizer { return }
+    precondition(after.residentKiB <= before.residentKiB + 6 << 10, "memory: \(before) \(after)")
+}
+#endif
