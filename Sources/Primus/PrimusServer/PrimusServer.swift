@@ -35,7 +35,7 @@ public final class PrimusServer: Sendable {
         ) { _, _, _ in nil }
         let connections = ServedConnections(PrimusServerMachine(configuration, epoch: epoch, seed: seed), in: dependencies, seed: seed)
         self.configuration = configuration
-        self.handler = PrimusServerHandler(configuration, connections, time: time)
+        self.handler = PrimusServerHandler(configuration, connections, time: time, seed: seed)
         self.server = EmbeddedServer(connections, handler: self.handler)
         self.sparkServer = PrimusSparkServer(connections.driver, configuration)
     }

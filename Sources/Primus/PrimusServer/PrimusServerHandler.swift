@@ -13,10 +13,15 @@ final class PrimusServerHandler: ListenerHandler {
     private let time: any TimeSource
     private let state = Lock(PrimusServerFaults())
     /// Makes the random number in the information of SockJS.
-    private let entropy = Lock(RandomSource(seed: nil))
+    private let entropy: Lock<RandomSource>
 
-    init(_ configuration: PrimusServerConfiguration, _ connections: ServedConnections<PrimusServerMachine>, time: any TimeSource) {
+    /// - Parameter seed: The seed of that number; `nil` to take it from the system's random numbers.
+    init(
+        _ configuration: PrimusServerConfiguration, _ connections: ServedConnections<PrimusServerMachine>, time: any TimeSource,
+        seed: UInt64?
+    ) {
         (self.configuration, self.connections, self.time) = (configuration, connections, time)
+        self.entropy = Lock(RandomSource(seed: seed))
     }
 
     var faults: PrimusServerFaults {
