@@ -131,8 +131,11 @@ final class PrimusServerModel: @unchecked Sendable {
 
     // MARK: Messages
 
+    /// The number of a message of the client, if it is one of the application.
+    static func number(_ value: PrimusValue) -> Int? { value.int ?? value["number"]?.int }
+
     private func received(_ message: PrimusServerMessage) {
-        guard let number = try? message.decode(as: Int.self) else {
+        guard let value = try? message.value, let number = Self.number(value) else {
             return self.simulation.fail("the server received \(message.packet)")
         }
         guard let connection = self.connectionOf[number] else { return self.simulation.fail("\(number) arrived, and wasn't sent") }

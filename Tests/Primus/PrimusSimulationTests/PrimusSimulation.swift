@@ -34,6 +34,8 @@ final class PrimusSimulation: @unchecked Sendable {
     init(_ simulation: Simulation) {
         self.simulation = simulation
         let network = VirtualNetwork(simulation, .unreliable)
+        // Small enough that the client has to wait until the server reads.
+        network.conditions.window = 128
         network.conditions.stallTime = 500...3_000
         network.conditions.slowConnectDelay = 1_000...15_000
         network.conditions.lateness = 0...30_000
@@ -150,10 +152,12 @@ final class PrimusSimulation: @unchecked Sendable {
     private func write(isLimited: Bool = true) {
         self.lastNumber += 1
         let number = self.lastNumber
+        // Long messages wait until the server reads.
+        let padding = self.simulation.chance(30) ? String(repeating: "x", count: Int(self.simulation.random(in: 0...200))) : nil
+        let value: PrimusValue = padding.map { ["number": .int(Int64(number)), "padding": .string($0)] } ?? .int(Int64(number))
         // A message may have been written before the server's parser was known, or for another one.
-        let content =
-            self.simulation.chance(30)
-            ? PrimusContent.packet(.text("\(number)"), .json) : PrimusContent.value(.int(Int64(number)))
+        let text = padding.map { "{\"number\":\(number),\"padding\":\"\($0)\"}" } ?? "\(number)"
+        let content = self.simulation.chance(30) ? PrimusContent.packet(.text(text), .json) : PrimusContent.value(value)
         if self.simulation.chance(50) {
             let limit: Duration? = isLimited && self.simulation.chance(50) ? .milliseconds(self.simulation.random(in: 0...10_000)) : nil
             self.client.wait("write \(number)", limit: limit) { session, waiter, now, effects in
@@ -216,7 +220,7 @@ final class PrimusSimulation: @unchecked Sendable {
         case 8: self.client.wait("id", limit: .seconds(20)) { $0.awaitSparkID($1, now: $2, &$3) }
         case 9: self.client.wait("opened", limit: .seconds(20)) { session, waiter, _, effects in session.awaitOpen(waiter, &effects) }
         case 10, 11: self.ask(Int(self.simulation.random(in: 0...1_000)), limit: .milliseconds(self.simulation.random(in: 0...20_000)))
-        default: for _ in 0...self.simulation.random(in: 0...6) { self.write() }
+        default: for _ in 0...self.simulation.random(in: 0...8) { self.write() }
         }
     }
 
@@ -272,7 +276,8 @@ final class PrimusSimulation: @unchecked Sendable {
         message.bytes.withUnsafeBytes { bytes in
             framing.read(message.kind, bytes) { event in
                 guard case .packet(let kind, let packet) = event,
-                    let number = try? self.model.coding.value(of: WebSocketMessage(kind, Array(packet))).int
+                    let value = try? self.model.coding.value(of: WebSocketMessage(kind, Array(packet))),
+                    let number = PrimusServerModel.number(value)
                 else { return }
                 self.simulation.require(!self.refused.contains(number), "\(number) was sent after its call had failed")
                 self.model.willReceive(number, on: id)

@@ -13,6 +13,7 @@ struct PrimusSimulationTests {
         #expect(report.average("connects") > 2 && report.average("closings") > 1 && report.average("written") > 3)
         #expect(report.average("received") > 5 && report.average("arrivals") > 5 && report.average("server ends") > 0.1)
         #expect(report.average("answers") > 1 && report.average("faults") > 2 && report.average("late events") > 1)
+        #expect(report.average("pauses") > 0.02)
     }
 
     /// The number of clients whose delay is in one of ten equal parts is binomial, with the mean 100 and the standard deviation 9.5. Four and a half
