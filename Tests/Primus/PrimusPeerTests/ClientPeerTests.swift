@@ -32,7 +32,7 @@ struct ClientPeerTests {
     static let some: [Dialect] = Self.dialects.filter { $0.parser == "json" }
 
     /// Starts a server, and opens a client of it.
-    private func with(
+    func with(
         _ dialect: Dialect, _ configure: (inout PrimusConfiguration) throws -> Void = { _ in },
         _ body: (Peer, PrimusConnection) async throws -> Void
     ) async throws {
