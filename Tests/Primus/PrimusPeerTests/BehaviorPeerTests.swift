@@ -88,7 +88,9 @@ struct BehaviorPeerTests {
 
     @Test(arguments: Self.some("--maxLength", "1000"))
     func `a message above the limit of the server is a typed error`(dialect: Dialect) async throws {
-        try await ClientPeerTests().with(dialect) { $0.retry = .none } _: { _, primus in
+        try await ClientPeerTests().with(dialect) {
+            $0.retry = .none
+        } _: { _, primus in
             try await primus.opened(within: .seconds(300))
             // A server of engine.io 4 reports its limit, so that the client refuses the message itself.
             let text = String(repeating: "x", count: 5_000)
@@ -107,7 +109,9 @@ struct BehaviorPeerTests {
 
     @Test(arguments: ClientPeerTests.some)
     func `a server that refuses newcomers says why, and gets its clients back later`(dialect: Dialect) async throws {
-        try await ClientPeerTests().with(dialect) { $0.retry = self.quick } _: { _, primus in
+        try await ClientPeerTests().with(dialect) {
+            $0.retry = self.quick
+        } _: { _, primus in
             try await primus.opened(within: .seconds(300))
             try await self.control(primus, "refuse?status=503")
             let updates = primus.updates().makeAsyncIterator()
@@ -124,7 +128,9 @@ struct BehaviorPeerTests {
 
     @Test(arguments: ClientPeerTests.some)
     func `a server that stops for good ends its clients, and one that restarts gets them back`(dialect: Dialect) async throws {
-        try await ClientPeerTests().with(dialect) { $0.retry = self.quick } _: { peer, primus in
+        try await ClientPeerTests().with(dialect) {
+            $0.retry = self.quick
+        } _: { peer, primus in
             try await primus.opened(within: .seconds(300))
             let endpoint = primus.configuration.endpoint
             let updates = primus.updates().makeAsyncIterator()
@@ -143,7 +149,9 @@ struct BehaviorPeerTests {
 
     @Test(arguments: Self.some("--ping", "400").filter { $0.server == "primus" })
     func `a server that stops its pings is left`(dialect: Dialect) async throws {
-        try await ClientPeerTests().with(dialect) { $0.retry = self.quick } _: { _, primus in
+        try await ClientPeerTests().with(dialect) {
+            $0.retry = self.quick
+        } _: { _, primus in
             let updates = primus.updates().makeAsyncIterator()
             try await primus.opened(within: .seconds(300))
             try await self.control(primus, "stopPings")

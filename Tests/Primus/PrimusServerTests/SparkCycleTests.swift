@@ -55,7 +55,7 @@ private func cycle(_ count: Int, _ name: String) async throws {
             guard try await messages.next()?.value.int == number, let spark = server.sparks.first else {
                 preconditionFailure("the server didn't answer")
             }
-            // Calls that nobody answers.
+            // Calls without an answer.
             async let unanswered = try? client.emitter.send("never", as: Int.self, within: .seconds(300))
             async let alsoUnanswered = try? spark.call("never", within: .seconds(300))
             try await eventually { client.driver.read { $0.waiterCount } > 0 }

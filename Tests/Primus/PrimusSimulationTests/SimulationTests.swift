@@ -16,8 +16,8 @@ struct PrimusSimulationTests {
         #expect(report.average("pauses") > 0.02)
     }
 
-    /// The number of clients whose delay is in one of ten equal parts is binomial, with the mean 100 and the standard deviation 9.5. Four and a half
-    /// of these are exceeded once in 100,000 cases, and this test has 60.
+    /// The number of clients whose delay is in one of ten equal parts is binomial, with the mean 100 and the standard deviation 9.5. A distance of
+    /// four and a half of these has a probability below 1 in 100,000, and this test has 60 such numbers.
     @Test(.enabled(if: chosenSeed == nil, "its trace would be long"))
     func `a thousand clients whose server goes away come back as the delays say`() async throws {
         let report = try await simulate([1]) { StormSimulation($0, clients: 1_000).run() }
@@ -27,7 +27,7 @@ struct PrimusSimulationTests {
             let parts = (0..<StormSimulation.parts).map { report.counts[StormSimulation.name(attempt, $0)] ?? 0 }
             #expect(parts.reduce(0, +) == 1_000 && parts.allSatisfy { (57...143).contains($0) }, "attempt \(attempt): \(parts)")
         }
-        // The first attempts are the densest. The network delivers the loss itself over some time.
+        // A tenth of a second is one part of the range of the first attempts, which are the densest.
         #expect((report.counts["most in a tenth of a second"] ?? 0) <= 143, "\(report.counts)")
         #expect(report.counts["connected"] == 1_000)
     }

@@ -154,7 +154,7 @@ package struct PrimusSession: ReconnectingSession {
     var transforming = 0
     /// The callers whose value is in the outgoing transforms.
     var transformCallers = WaitingCalls()
-    /// The number of messages in the incoming transforms.
+    /// Whether the server reads so slowly that messages wait.
     var isWritingPaused = false
     /// The callers that wait until the client is connected.
     var openCallers = WaitingCalls()
