@@ -38,8 +38,8 @@ func fuzzer(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
 let coreLibraries: [Target.Dependency] = ["RealtimeCore", "RealtimeCoding", "RealtimeCrypto", "RealtimeEncoding", "RealtimeSystem"]
 /// The dependencies of the tool and its benchmarks.
 let programs: [Target.Dependency] = [
-    "CommandLineSupport", "Processes", "PusherChannels", "SignalRHubs", "SignalRWire", "RealtimeSockets", "RealtimeCore",
-    "RealtimeSystem",
+    "CommandLineSupport", "Processes", "PusherChannels", "SignalRHubs", "SignalRWire", "PrimusClient", "PrimusWire", "RealtimeSockets",
+    "RealtimeCore", "RealtimeSystem",
 ]
 /// The dependencies of tests beside the targets that they test.
 let support: [Target.Dependency] = coreLibraries + ["RealtimeTesting", "TestSupport", "SimulationSupport", "PeerSupport", "Processes"]

@@ -51,6 +51,8 @@ enum BenchName: String, CaseIterable, Sendable {
     case signalRFanOut = "signalr-fan-out"
     /// Receiving and calling with a server of ASP.NET Core, beside Microsoft's clients.
     case signalRASPNET = "signalr-aspnet"
+    /// Receiving messages of Primus with each parser and framing, events with an acknowledgement, and 64 messages in a row.
+    case primus
 }
 
 /// `realtime bench`
@@ -121,6 +123,9 @@ struct BenchCommand: Command {
             case .signalRStateful: try await HubStatefulBench(fixture: fixture)()
             case .signalRFanOut: try await FanOutBench<HubFanOut>(fixture, deliveries: 20_000)()
             case .signalRASPNET: try await ASPNETBench(fixture)()
+            case .primus:
+                try await PrimusReceiveBench(fixture)()
+                try await PrimusCallBench(fixture)()
             }
         }
         if let size = executableSize { fixture.print(BenchResult("size of this tool", Double(size) / 1e6, "MB")) }

@@ -6,7 +6,7 @@ import RealtimeSystem
 import SignalRWire
 
 /// A connection of the load generator: a server's WebSocket with the minimum of the Pusher protocol that a client needs, or, at the path of a
-/// hub, of SignalR. Other requests are answered as ``LoadHTTP`` describes.
+/// hub, of SignalR, or of Primus. Other requests are answered as ``LoadHTTP`` describes.
 final class LoadConnection: StreamEvents {
     struct Burst: Sendable {
         /// Complete frames, sent repeatedly.
@@ -48,6 +48,7 @@ final class LoadConnection: StreamEvents {
         var batch = MessageBatch()
         var burst: Burst?
         var hub: LoadHub?
+        var primus: LoadPrimus?
     }
 
     /// The number of bytes that are enqueued and flushed together.
@@ -108,6 +109,10 @@ final class LoadConnection: StreamEvents {
                 case .head(let request):
                     switch ServerHandshake.check(request.head) {
                     case .notAnUpgrade: state.request = request
+                    case .valid where LoadPrimus.isRawSockJS(request.head.path):
+                        stream.enqueue { $0 += LoadHTTP.notFound }
+                        stream.finishWriting()
+                        return true
                     case .valid(let offer):
                         try self.accept(offer, request.head, &state, stream)
                         return true
@@ -130,6 +135,9 @@ final class LoadConnection: StreamEvents {
             let answer = self.load.hubRequests.answer(request.head, body, (self, stream))
             return stream.enqueue { $0 += answer }
         }
+        if let information = LoadPrimus.information(request.head.path) {
+            return stream.enqueue { $0 += LoadHTTP.response(information, type: "application/json") }
+        }
         let isStream = request.head.target == LoadHTTP.stream
         if isStream { self.load.add(self.number, self, stream) }
         stream.enqueue { output in
@@ -146,6 +154,9 @@ final class LoadConnection: StreamEvents {
         state.isOpen = true
         if head.path == BareInvocations.target {
             state.hub = LoadHub(.webSockets)
+        } else if let primus = LoadPrimus(target: head.target) {
+            state.primus = primus
+            output += primus.opening
         } else {
             FrameEncoder.append(.text, LoadMessage.greeting(self.number), mask: nil, to: &output)
         }
@@ -160,6 +171,10 @@ final class LoadConnection: StreamEvents {
             for message in state.batch.messages {
                 guard let items = state.hub?.receive(message, &output) else { continue }
                 state.burst = Burst(items)
+            }
+        } else if let primus = state.primus {
+            for message in state.batch.messages {
+                if let burst = primus.receive(message, &output) { state.burst = burst }
             }
         } else {
             for message in state.batch.messages where message.kind == .text { self.reply(to: message.bytes, &output) }

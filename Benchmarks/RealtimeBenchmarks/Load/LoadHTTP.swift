@@ -35,6 +35,7 @@ enum LoadHTTP {
 
     private static let kept = Self.response(Array("{}".utf8), type: "application/json")
     private static let closed = Self.response(Array("{}".utf8), type: "application/json", "Connection: close\r\n")
+    static let notFound = Self.response([], "Connection: close\r\n", status: "404 Not Found")
     private static let polled: [UInt8] = {
         let line = LoadMessage.text(channel: LoadMessage.channel(0)) + [UInt8(ascii: "\n")]
         return Self.response(Array(repeatElement(line, count: Self.messagesPerPoll).joined()))

@@ -16,9 +16,9 @@ struct ReceiveBench {
     let messages: Int
     let rounds: Int
 
-    init(_ fixture: BenchFixture) {
+    init(_ fixture: BenchFixture, messages: Int = 200_000) {
         self.fixture = fixture
-        self.messages = fixture.messages ?? 200_000
+        self.messages = fixture.messages ?? messages
         self.rounds = 9
     }
 
@@ -73,7 +73,7 @@ struct ReceiveBench {
         return (end - start) / Double(self.messages)
     }
 
-    private func runStrings(besideFull: Bool = false) async throws(ToolFailure) -> Double {
+    func runStrings(besideFull: Bool = false) async throws(ToolFailure) -> Double {
         var characters = 0
         let time = try await self.receive(besideFull: besideFull) { event in
             characters += event.name.utf8.count + (event.data?.utf8.count ?? 0)
@@ -109,7 +109,7 @@ struct ReceiveBench {
         return (end - start) / Double(self.messages)
     }
 
-    private func runDecoded() async throws(ToolFailure) -> Double {
+    func runDecoded() async throws(ToolFailure) -> Double {
         var volume = 0
         var failures = 0
         let time = try await self.receive { event in

@@ -11,7 +11,7 @@ struct SendBench {
     private static let one = "send, a burst of 1 with its reply"
     private static let many = "send, a burst of 64 with its reply"
 
-    struct Note: Encodable {
+    struct Note: Encodable, Sendable {
         var text: String
     }
 

@@ -1,5 +1,4 @@
 import CommandLineSupport
-import Processes
 import RealtimeCoding
 import SignalRWire
 
@@ -25,7 +24,7 @@ enum MicrosoftPeer: String, Sendable {
         _ port: Int, _ format: HubFormat, over transport: HubTransport = .webSockets, target: String = BareInvocations.target
     ) throws(ToolFailure) -> MicrosoftSession {
         guard let peers = Console.environment("REALTIME_PEERS") else { throw ToolFailure("REALTIME_PEERS isn't set.") }
-        let session = MicrosoftSession(process: try ChildProcess.start([peers, self.rawValue]), name: self.name)
+        let session = MicrosoftSession(try CommandPeer([peers, self.rawValue], named: self.name))
         _ = try session.run(
             """
             {"do":"connect","id":1,"url":"\(self == .typeScript ? "http" : "ws")://127.0.0.1:\(port)\(target)",\
@@ -46,26 +45,12 @@ enum MicrosoftPeer: String, Sendable {
 
 /// A connected client in a process of its own.
 final class MicrosoftSession {
-    private let process: ChildProcess
-    private let name: String
+    private let peer: CommandPeer
 
-    init(process: ChildProcess, name: String) {
-        self.process = process
-        self.name = name
-    }
-
-    deinit { self.process.end() }
+    init(_ peer: CommandPeer) { self.peer = peer }
 
     /// Runs a command and returns its result.
-    func run(_ command: String) throws(ToolFailure) -> JSONValue {
-        self.process.write(command)
-        while let line = self.process.readLine() {
-            guard let answer = try? JSONValue(parsing: line), answer["done"] != nil else { continue }
-            if let error = answer["error"]?.string { throw ToolFailure("The \(self.name) failed: \(error)") }
-            return answer["result"] ?? .null
-        }
-        throw ToolFailure("The \(self.name) ended.")
-    }
+    func run(_ command: String) throws(ToolFailure) -> JSONValue { try self.peer.run(command) }
 
     /// Receives calls, and returns the processor time per call in nanoseconds.
     func receive(_ messages: Int, arguments: Int) throws(ToolFailure) -> Double {

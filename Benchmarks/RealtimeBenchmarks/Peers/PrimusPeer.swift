@@ -1,0 +1,29 @@
+import CommandLineSupport
+import PrimusWire
+import RealtimeCoding
+
+/// Primus's client for JavaScript, which `REALTIME_PEERS` starts, for comparison.
+final class PrimusPeer {
+    static let missing = "needs REALTIME_PEERS"
+
+    private let peer: CommandPeer
+
+    /// Starts the client and connects it to the load generator; `nil` without `REALTIME_PEERS`.
+    init?(_ port: Int, _ coding: PrimusCoding) throws(ToolFailure) {
+        guard let peers = Console.environment("REALTIME_PEERS") else { return nil }
+        self.peer = try CommandPeer(
+            [
+                peers, "primus-client", "--transformer", "websockets", "--parser", "\(coding.kind)", "--pathname",
+                LoadPrimus.path(of: coding),
+            ], named: "JavaScript client")
+        _ = try self.peer.run(
+            #"{"do":"open","id":1,"url":"http://127.0.0.1:\#(port)/","options":{"pingTimeout":600000,"strategy":false}}"#)
+        try self.peer.wait { $0["event"]?.string == "open" }
+    }
+
+    /// Receives messages, and returns the processor time per message in nanoseconds.
+    func receive(_ messages: Int) throws(ToolFailure) -> Double {
+        let result = try self.peer.run(#"{"do":"receive","id":2,"n":\#(messages),"write":{"burst":\#(messages)}}"#)
+        return (result["cpu_us"]?.double ?? .nan) * 1000 / Double(messages)
+    }
+}
