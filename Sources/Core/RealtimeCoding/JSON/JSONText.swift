@@ -50,6 +50,63 @@ package enum JSONText {
         }
     }
 
+    /// Validates a string and replaces its escape sequences, in one pass.
+    ///
+    /// - Parameters:
+    ///   - bytes: A text in valid UTF-8.
+    ///   - start: The position after the opening quote.
+    ///   - output: Receives the string. It must have space for eight bytes more than `bytes` have after the start.
+    /// - Returns: The position after the closing quote, and the number of bytes written; `nil` for a string that isn't valid, or that contains
+    ///   the escape sequence of a UTF-16 code unit.
+    package static func unescape(
+        _ bytes: UnsafeRawBufferPointer, from start: Int, into output: UnsafeMutableRawBufferPointer
+    ) -> (end: Int, count: Int)? {
+        guard start < bytes.count, output.count >= bytes.count &- start &+ 8 else { return nil }
+        guard let input = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self), let output = output.baseAddress else { return nil }
+        var (index, count) = (start, 0)
+        while index < bytes.count {
+            if index &+ 8 <= bytes.count {
+                // Surplus bytes are overwritten later.
+                let word = ByteWords.load(input + index)
+                (output + count).storeBytes(of: word.littleEndian, as: UInt64.self)
+                let stops = ByteWords.stops(word, includingNonASCII: false)
+                let copied = stops == 0 ? 8 : stops.trailingZeroBitCount &>> 3
+                index &+= copied
+                count &+= copied
+                if stops == 0 { continue }
+            }
+            let byte = input[index]
+            switch byte {
+            case UInt8(ascii: "\""): return (index &+ 1, count)
+            case UInt8(ascii: "\\"):
+                guard index &+ 1 < bytes.count, let escaped = self.unescaped(input[index &+ 1]) else { return nil }
+                (output + count).storeBytes(of: escaped, as: UInt8.self)
+                index &+= 2
+                count &+= 1
+            case 0x00..<0x20: return nil
+            default:
+                (output + count).storeBytes(of: byte, as: UInt8.self)
+                index &+= 1
+                count &+= 1
+            }
+        }
+        return nil
+    }
+
+    /// The character of an escape sequence of two characters; `nil` for another sequence.
+    @inline(__always)
+    private static func unescaped(_ character: UInt8) -> UInt8? {
+        switch character {
+        case UInt8(ascii: "\""), UInt8(ascii: "\\"), UInt8(ascii: "/"): character
+        case UInt8(ascii: "n"): 0x0A
+        case UInt8(ascii: "r"): 0x0D
+        case UInt8(ascii: "t"): 0x09
+        case UInt8(ascii: "b"): 0x08
+        case UInt8(ascii: "f"): 0x0C
+        default: nil
+        }
+    }
+
     /// The offset of the first lone surrogate in a validated string, or `nil` if there is none.
     package static func loneSurrogate(_ raw: UnsafeRawBufferPointer) -> Int? {
         guard let base = raw.baseAddress?.assumingMemoryBound(to: UInt8.self) else { return nil }

@@ -73,6 +73,18 @@ public struct MessagePackDecoder: Sendable {
         try self.decode(type, from: value.bytes)
     }
 
+    /// Decodes a value from a document in another format.
+    ///
+    /// - Parameters:
+    ///   - type: The type to decode.
+    ///   - bytes: The document.
+    ///   - nodes: Its values. The limits don't apply to them.
+    /// - Returns: The decoded value.
+    /// - Throws: `DecodingError` if the values don't match the type, or an error thrown by the type's own `init(from:)`.
+    package func decode<Value: Decodable>(_ type: Value.Type, from bytes: [UInt8], nodes: NodeList) throws -> Value {
+        try MessagePackDocument(bytes: bytes, nodes: nodes.nodes, settings: self).value(type, at: 0)
+    }
+
     func document(_ bytes: [UInt8]) throws(MessagePackError) -> MessagePackDocument {
         let tape = try bytes.withUnsafeBufferPointer { bytes throws(MessagePackError) in
             try MessagePackTape(

@@ -179,7 +179,10 @@ extension PrimusSession {
     }
 
     /// The connection of a client that is open.
-    private var openConnection: ConnectionID? { if case .open = self.state { self.connection.connected } else { nil } }
+    // Mutating, as for `trace`: otherwise, each use would copy the session.
+    private var openConnection: ConnectionID? {
+        mutating get { if case .open = self.state { self.connection.connected } else { nil } }
+    }
 
     // MARK: Calls
 

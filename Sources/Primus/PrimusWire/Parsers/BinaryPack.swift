@@ -81,37 +81,74 @@ enum BinaryPack {
     ///
     /// - Throws: `PrimusParserError` if the bytes are invalid or exceed the limits.
     static func value(_ bytes: UnsafeRawBufferPointer, limits: CodingLimits) throws(PrimusParserError) -> PrimusValue {
-        guard bytes.count <= limits.size else {
-            throw PrimusParserError(.limitExceeded, "The packet has \(bytes.count) bytes, which is more than \(limits.size).")
-        }
-        var reader = Reader(bytes: bytes)
+        var reader = try Reader(bytes, limits)
         let value = try reader.value(depth: limits.depth)
-        guard reader.position == bytes.count else { throw reader.invalid("bytes follow the value") }
+        try reader.finish()
         return value
+    }
+
+    /// Reads a packet as nodes, from which a type is decoded without a tree. They are the same as those of the tree.
+    ///
+    /// - Returns: The nodes; `nil` if a key can't be a node as it is.
+    /// - Throws: `PrimusParserError` if the bytes are invalid or exceed the limits.
+    static func nodes(_ bytes: UnsafeRawBufferPointer, limits: CodingLimits) throws(PrimusParserError) -> NodeList? {
+        var reader = try Reader(bytes, limits)
+        var nodes = NodeList(expectedCount: bytes.count / 8)
+        guard try reader.append(to: &nodes, depth: limits.depth) else { return nil }
+        try reader.finish()
+        return nodes
+    }
+
+    /// A value, or the beginning of an array or object.
+    private enum Item {
+        case null
+        case bool(Bool)
+        case int(Int64)
+        case double(Double)
+        case string(Range<Int>)
+        case bytes(Range<Int>)
+        case array(count: Int)
+        case object(count: Int)
+
+        /// A whole number is an integer, as in ``PrimusValue``.
+        static func number(_ value: Double) -> Item {
+            if case .int(let value) = PrimusValue.number(value) { .int(value) } else { .double(value) }
+        }
     }
 
     private struct Reader {
         let bytes: UnsafeRawBufferPointer
         var position = 0
 
+        init(_ bytes: UnsafeRawBufferPointer, _ limits: CodingLimits) throws(PrimusParserError) {
+            guard bytes.count <= limits.size else {
+                throw PrimusParserError(.limitExceeded, "The packet has \(bytes.count) bytes, which is more than \(limits.size).")
+            }
+            self.bytes = bytes
+        }
+
+        func finish() throws(PrimusParserError) {
+            guard self.position == self.bytes.count else { throw self.invalid("bytes follow the value") }
+        }
+
         func invalid(_ problem: String) -> PrimusParserError {
             PrimusParserError(.invalidPacket, "The packet isn't valid for the parser binary: at byte \(self.position), \(problem).")
         }
 
-        mutating func load<Number: FixedWidthInteger>(_ type: Number.Type) throws(PrimusParserError) -> Number {
+        private mutating func load<Number: FixedWidthInteger>(_ type: Number.Type) throws(PrimusParserError) -> Number {
             guard Number.bitWidth / 8 <= self.bytes.count - self.position else { throw self.invalid("a number is cut off") }
             defer { self.position += Number.bitWidth / 8 }
             return Number(bigEndian: self.bytes.loadUnaligned(fromByteOffset: self.position, as: type))
         }
 
-        mutating func value(depth: Int) throws(PrimusParserError) -> PrimusValue {
+        private mutating func next() throws(PrimusParserError) -> Item {
             let format = try self.load(UInt8.self)
             switch format {
             case 0x00...0x7F: return .int(Int64(format))
-            case 0x80...0x8F: return try self.object(Int(format & 0x0F), depth)
-            case 0x90...0x9F: return try self.array(Int(format & 0x0F), depth)
-            case 0xA0...0xAF: return .bytes(Array(try self.data(Int(format & 0x0F))))
-            case 0xB0...0xBF: return .string(try self.text(Int(format & 0x0F)))
+            case 0x80...0x8F: return .object(count: Int(format & 0x0F))
+            case 0x90...0x9F: return .array(count: Int(format & 0x0F))
+            case 0xA0...0xAF: return .bytes(try self.data(Int(format & 0x0F)))
+            case 0xB0...0xBF: return .string(try self.data(Int(format & 0x0F)))
             case Format.null, Format.undefined: return .null
             case 0xC2: return .bool(false)
             case 0xC3: return .bool(true)
@@ -127,14 +164,14 @@ enum BinaryPack {
             case 0xD1: return .int(Int64(try self.load(Int16.self)))
             case 0xD2: return .int(Int64(try self.load(Int32.self)))
             case 0xD3: return .int(try self.load(Int64.self))
-            case 0xD8: return .string(try self.text(Int(try self.load(UInt16.self))))
-            case 0xD9: return .string(try self.text(Int(try self.load(UInt32.self))))
-            case 0xDA: return .bytes(Array(try self.data(Int(try self.load(UInt16.self)))))
-            case 0xDB: return .bytes(Array(try self.data(Int(try self.load(UInt32.self)))))
-            case 0xDC: return try self.array(Int(try self.load(UInt16.self)), depth)
-            case 0xDD: return try self.array(Int(try self.load(UInt32.self)), depth)
-            case 0xDE: return try self.object(Int(try self.load(UInt16.self)), depth)
-            case 0xDF: return try self.object(Int(try self.load(UInt32.self)), depth)
+            case 0xD8: return .string(try self.data(Int(try self.load(UInt16.self))))
+            case 0xD9: return .string(try self.data(Int(try self.load(UInt32.self))))
+            case 0xDA: return .bytes(try self.data(Int(try self.load(UInt16.self))))
+            case 0xDB: return .bytes(try self.data(Int(try self.load(UInt32.self))))
+            case 0xDC: return .array(count: Int(try self.load(UInt16.self)))
+            case 0xDD: return .array(count: Int(try self.load(UInt32.self)))
+            case 0xDE: return .object(count: Int(try self.load(UInt16.self)))
+            case 0xDF: return .object(count: Int(try self.load(UInt32.self)))
             case 0xE0...0xFF: return .int(Int64(Int8(bitPattern: format)))
             default:
                 self.position -= 1
@@ -142,15 +179,13 @@ enum BinaryPack {
             }
         }
 
-        private mutating func data(_ count: Int) throws(PrimusParserError) -> UnsafeRawBufferPointer {
+        private mutating func data(_ count: Int) throws(PrimusParserError) -> Range<Int> {
             guard count <= self.bytes.count - self.position else { throw self.invalid("a value of \(count) bytes is cut off") }
             defer { self.position += count }
-            return UnsafeRawBufferPointer(rebasing: self.bytes[self.position..<self.position + count])
+            return self.position..<self.position + count
         }
 
-        private mutating func text(_ count: Int) throws(PrimusParserError) -> String {
-            String(decoding: try self.data(count), as: UTF8.self)
-        }
+        private func text(_ range: Range<Int>) -> String { String(decoding: self.bytes[range], as: UTF8.self) }
 
         /// Checks the depth, and that there are enough bytes for a number of elements, before memory is allocated for them.
         private func check(_ count: Int, size: Int, _ depth: Int) throws(PrimusParserError) {
@@ -158,6 +193,23 @@ enum BinaryPack {
                 throw PrimusParserError(.limitExceeded, "The values of the packet are nested too deeply.")
             }
             guard count <= (self.bytes.count - self.position) / size else { throw self.invalid("an array or object is cut off") }
+        }
+
+        private var invalidKey: PrimusParserError { self.invalid("a key of an object isn't a string") }
+
+        // MARK: Trees
+
+        mutating func value(depth: Int) throws(PrimusParserError) -> PrimusValue {
+            switch try self.next() {
+            case .null: return .null
+            case .bool(let value): return .bool(value)
+            case .int(let value): return .int(value)
+            case .double(let value): return .double(value)
+            case .string(let range): return .string(self.text(range))
+            case .bytes(let range): return .bytes(Array(self.bytes[range]))
+            case .array(let count): return try self.array(count, depth)
+            case .object(let count): return try self.object(count, depth)
+            }
         }
 
         private mutating func array(_ count: Int, _ depth: Int) throws(PrimusParserError) -> PrimusValue {
@@ -174,14 +226,43 @@ enum BinaryPack {
             members.reserveCapacity(count)
             for _ in 0..<count {
                 let key =
-                    switch try self.value(depth: 0) {
-                    case .string(let text): text
+                    switch try self.next() {
+                    case .string(let range): self.text(range)
                     case .int(let number): "\(number)"
-                    default: throw self.invalid("a key of an object isn't a string")
+                    default: throw self.invalidKey
                     }
                 members.append((key, try self.value(depth: depth - 1)))
             }
             return .object(PrimusValue.Object(members))
+        }
+
+        // MARK: Nodes
+
+        /// - Returns: `false` if a key is a number or isn't valid UTF-8, so that only a tree has its text.
+        mutating func append(to nodes: inout NodeList, depth: Int) throws(PrimusParserError) -> Bool {
+            switch try self.next() {
+            case .null: nodes.appendNull()
+            case .bool(let value): nodes.append(value)
+            case .int(let value): nodes.append(value)
+            case .double(let value): nodes.append(value)
+            case .string(let range): nodes.appendString(range)
+            case .bytes(let range): nodes.appendBinary(range)
+            case .array(let count):
+                try self.check(count, size: 1, depth)
+                let array = nodes.beginArray(count: count)
+                for _ in 0..<count { guard try self.append(to: &nodes, depth: depth - 1) else { return false } }
+                nodes.end(array)
+            case .object(let count):
+                try self.check(count, size: 2, depth)
+                let object = nodes.beginObject(count: count)
+                for _ in 0..<count {
+                    guard case .string(let range) = try self.next(), nodes.appendKey(range, in: self.bytes),
+                        try self.append(to: &nodes, depth: depth - 1)
+                    else { return false }
+                }
+                nodes.end(object)
+            }
+            return true
         }
     }
 }

@@ -5,7 +5,8 @@ import RealtimeSystem
 /// The encoding of the values in packets, which is that of the connection's parser.
 package enum PrimusCoding: Hashable, Sendable {
     case json, ejson, messagePack, binary
-    case custom(CustomParser)
+    // Indirect: a message has a copy, which costs less without the existential value.
+    indirect case custom(CustomParser)
 
     /// A parser of the application. Parsers with the same name are equal.
     package struct CustomParser: Hashable, Sendable {
@@ -154,7 +155,7 @@ extension PrimusCoding {
 
     /// Decodes the bytes of a packet, or of a value that was cut from one, as a type of the application.
     ///
-    /// In JSON and MessagePack, it is decoded without a tree.
+    /// Usually, it is decoded without a tree.
     ///
     /// - Throws: `DecodingError`, `PrimusParserError`, or the error of the type's own `init(from:)`.
     package func decode<Value: Decodable>(_ type: Value.Type, from bytes: [UInt8], limits: CodingLimits = CodingLimits()) throws -> Value {
@@ -166,6 +167,9 @@ extension PrimusCoding {
                 var decoder = MessagePackDecoder()
                 decoder.limits = limits
                 do { return try decoder.decode(type, from: bytes) } catch let error as MessagePackError { throw Self.converted(error) }
+            case .binary:
+                let nodes = try bytes.withUnsafeBytes { bytes throws(PrimusParserError) in try BinaryPack.nodes(bytes, limits: limits) }
+                if let nodes { return try MessagePackDecoder().decode(type, from: bytes, nodes: nodes) }
             default: break
             }
         }

@@ -91,6 +91,7 @@ package enum SockJSMessages {
     ///   - body: Receives the UTF-8 of each text. The memory is valid during the call.
     /// - Throws: ``SockJSError`` if the bytes are something else.
     static func forEach(_ bytes: UnsafeRawBufferPointer, _ body: (UnsafeRawBufferPointer) -> Void) throws(SockJSError) {
+        if self.single(bytes, body) { return }
         if bytes.first == UInt8(ascii: "\"") {
             do throws(JSONError) { try JSONText.validate(bytes, isUTF8: true, limits: SockJSFrame.limits) } catch {
                 throw SockJSError(error)
@@ -107,6 +108,20 @@ package enum SockJSMessages {
             throw SockJSError("an array contains an element that isn't a string")
         }
         for element in elements { self.unescape(UnsafeRawBufferPointer(rebasing: bytes[element]), body) }
+    }
+
+    /// Passes on the text of an array with one string, as servers write it, in one pass.
+    ///
+    /// - Returns: `false` for other bytes, also for those that aren't valid. Nothing is passed on then.
+    private static func single(_ bytes: UnsafeRawBufferPointer, _ body: (UnsafeRawBufferPointer) -> Void) -> Bool {
+        guard bytes.count >= 4, bytes.count <= SockJSFrame.limits.size, bytes[0] == UInt8(ascii: "["), bytes[1] == UInt8(ascii: "\""),
+            bytes[bytes.count - 1] == UInt8(ascii: "]")
+        else { return false }
+        return withUnsafeTemporaryAllocation(byteCount: bytes.count + 8, alignment: 8) { output in
+            guard let (end, count) = JSONText.unescape(bytes, from: 2, into: output), end == bytes.count - 1 else { return false }
+            body(UnsafeRawBufferPointer(rebasing: output[..<count]))
+            return true
+        }
     }
 
     /// Passes on the text of a validated string with its quotes.
