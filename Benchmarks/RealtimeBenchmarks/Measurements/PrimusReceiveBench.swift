@@ -85,7 +85,9 @@ struct PrimusReceiveBench {
         ]
         let candidates = kinds.flatMap { name, kind in
             [
-                Candidate(name: "json, \(name), message") { () throws(ToolFailure) in try await self.runRaw(self.client(.json, over: kind)) },
+                Candidate(name: "json, \(name), message") { () throws(ToolFailure) in
+                    try await self.runRaw(self.client(.json, over: kind))
+                },
                 Candidate(name: "json, \(name), message, decoded") { () throws(ToolFailure) in
                     try await self.runDecoded(self.client(.json, over: kind))
                 },

@@ -4,11 +4,11 @@ import RealtimeCoding
 
 /// Primus's client for JavaScript, which `REALTIME_PEERS` starts, for comparison.
 final class PrimusPeer {
-    static let missing = "needs REALTIME_PEERS"
+    static let missing = "needs REALTIME_PEERS, and a client for Primus with it"
 
     private let peer: CommandPeer
 
-    /// Starts the client and connects it to the load generator; `nil` without `REALTIME_PEERS`.
+    /// Starts the client and connects it to the load generator; `nil` without `REALTIME_PEERS`, or if that doesn't start this client.
     init?(_ port: Int, _ coding: PrimusCoding) throws(ToolFailure) {
         guard let peers = Console.environment("REALTIME_PEERS") else { return nil }
         self.peer = try CommandPeer(
@@ -16,8 +16,8 @@ final class PrimusPeer {
                 peers, "primus-client", "--transformer", "websockets", "--parser", "\(coding.kind)", "--pathname",
                 LoadPrimus.path(of: coding),
             ], named: "JavaScript client")
-        _ = try self.peer.run(
-            #"{"do":"open","id":1,"url":"http://127.0.0.1:\#(port)/","options":{"pingTimeout":600000,"strategy":false}}"#)
+        let open = #"{"do":"open","id":1,"url":"http://127.0.0.1:\#(port)/","options":{"pingTimeout":600000,"strategy":false}}"#
+        do throws(ToolFailure) { _ = try self.peer.run(open) } catch { return nil }
         try self.peer.wait { $0["event"]?.string == "open" }
     }
 

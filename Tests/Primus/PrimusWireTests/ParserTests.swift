@@ -216,6 +216,33 @@ import Testing
         #expect(try PrimusCoding.binary.value(try #require(Hex.decode(packet))) == value)
     }
 
+    /// Objects with a member `a`, and what that member is.
+    private static let members: [(String, PrimusValue)] =
+        Self.binary.map { ("81b161" + $0.0, $0.1) } + [
+            // Values after an array or an object, keys that aren't UTF-8 or that are numbers, and a key that is repeated.
+            ("82b16192c09101b162c2", [nil, [1]]), ("82b16181b1629301c0d0ffb162c2", ["b": [1, nil, -1]]), ("82b1ffc0b16101", 1),
+            ("8205c3b161b178", "x"), ("82b16101b16102", 2), ("81b161b1ff", "\u{FFFD}"), ("81b161cb4014000000000000", 5),
+            ("81b161cb3fe0000000000000", 0.5), ("81b16180", [:]), ("81b16190", []),
+        ]
+
+    private struct Member: Decodable, Equatable {
+        var a: PrimusValue?
+    }
+
+    @Test(arguments: Self.members)
+    func `a type has the same values from a packet of the parser binary as from its tree`(packet: String, value: PrimusValue) throws {
+        let bytes = try #require(Hex.decode(packet))
+        let expected = Member(a: value.isNull ? PrimusValue?.none : value)
+        #expect(try PrimusCoding.binary.value(bytes).decode(as: Member.self) == expected)
+        #expect(try PrimusCoding.binary.decode(Member.self, from: bytes) == expected)
+    }
+
+    @Test(arguments: ["", "81b161", "81b162c0ff", "81c0c0", "81b161d8", "8191c0c0"])
+    func `a type is decoded from no invalid packet of the parser binary`(packet: String) throws {
+        let bytes = try #require(Hex.decode(packet))
+        #expect(throws: PrimusParserError.self) { try PrimusCoding.binary.decode(Member.self, from: bytes) }
+    }
+
     @Test(arguments: [
         ("c4", "begins with the byte 196"), ("81c001", "isn't a string"), ("0000", "bytes follow"), ("dd10000000", "cut off"),
     ])

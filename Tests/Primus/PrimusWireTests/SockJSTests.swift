@@ -19,6 +19,27 @@ import Testing
         #expect(Self.client.lines(frame) == lines)
     }
 
+    /// Escape sequences, at each place in a text and in texts of each length up to a few words.
+    @Test(arguments: [#"\""#, #"\\"#, #"\/"#, #"\b\f"#, #"\n\r\t"#, #"\u00e4"#, #"\ud83d\ude00"#, "ä", "😀", ""])
+    func `a frame with one text is read as one with spaces is`(sequence: String) {
+        for length in 0..<20 {
+            for position in 0...length {
+                let text = String(repeating: "x", count: position) + sequence + String(repeating: "y", count: length - position)
+                let lines = Self.client.lines(#"a["\#(text)"]"#)
+                #expect(lines == Self.client.lines(#"a [ "\#(text)" ]"#) && lines.count == 1 && lines[0].hasPrefix("packet"))
+            }
+        }
+    }
+
+    @Test(arguments: ["\\x", "\\", "\u{1}", "\"", "\",", "\n", "\\u12"])
+    func `a frame whose only text isn't valid is reported`(sequence: String) {
+        for length in 0..<20 {
+            let text = String(repeating: "x", count: length) + sequence
+            let lines = Self.client.lines(#"a["\#(text)"]"#)
+            #expect(lines.count == 1 && lines[0].hasPrefix("invalid A message of SockJS isn't valid"), "\(lines)")
+        }
+    }
+
     @Test(arguments: [
         "", "x", "a", "a[", "a{}", "a[1]", #"a["1",2]"#, #"a["1"]x"#, "a[[\"1\"]]", "c", "c[]", "c[1000]", #"c["1000","x"]"#, "c[1000,5]",
         "m5", "m", "a[null]",

@@ -99,7 +99,7 @@ package struct PrimusArguments: Hashable, Sendable {
         var builder = ArrayBuilder(coding, count: Self.count(repeat (each Value).self) + (name == nil ? 0 : 1))
         if let name { try builder.append(name) }
         for value in repeat each values { try builder.append(value) }
-        self.init(builder.payload, start: name == nil ? 0 : 1)
+        self.init(builder.end(), start: name == nil ? 0 : 1)
     }
 
     /// Creates arguments from trees.
@@ -183,11 +183,11 @@ private struct ArrayBuilder {
         if self.remaining > 0 { self.coding.appendSeparator(to: &self.bytes) }
     }
 
-    var payload: PrimusPayload {
+    /// The array, after its last value.
+    mutating func end() -> PrimusPayload {
         if self.coding.isTree { return PrimusPayload(tree: .array(self.values), self.coding) }
-        var bytes = self.bytes
-        self.coding.appendArrayEnd(to: &bytes)
-        return PrimusPayload(bytes, self.coding)
+        self.coding.appendArrayEnd(to: &self.bytes)
+        return PrimusPayload(self.bytes, self.coding)
     }
 }
 

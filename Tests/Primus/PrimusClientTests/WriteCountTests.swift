@@ -1,0 +1,55 @@
+import PrimusClient
+import RealtimeCore
+import RealtimeSockets
+import RealtimeSystem
+import RealtimeTesting
+import RealtimeTransports
+import TestSupport
+import Testing
+
+/// The writes to a socket.
+@Suite(.usesSockets, .timeLimit(.minutes(10))) struct WriteCountTests {
+    @Test func `64 messages in a row are two writes and at most one wake-up`() async throws {
+        // The loop writes what was gathered when it has serviced the stream, and not because time has passed.
+        let loop = try EventLoop(turnLimit: .seconds(3600))
+        defer { loop.shutdown() }
+        let (server, listener) = (PluginServer(), SocketListener())
+        let address = try await listener.start(server)
+        var configuration = try PrimusConfiguration(url: "http://\(address.host):\(address.port)/primus")
+        configuration.transports = Transports(
+            webSocket: SocketWebSocketTransport(loop: loop), http: InMemoryNetwork(time: loop).http, time: loop)
+        (configuration.detection, configuration.log) = (.off, .none)
+        let primus = PrimusConnection(configuration)
+        primus.open()
+        try await primus.opened()
+        let connection = try #require(primus.driver.connection { $0.connection.connected })
+
+        let block = LoopBlock()
+        defer { block.release() }
+        loop.execute { block.run() }
+        try await eventually("the block") { block.isRunning }
+        let (writes, wakeUps) = (SocketWebSocketTransport.writes(of: connection), loop.counters.wakeUps)
+        for number in 0..<64 { try await primus.write(["number": number, "volume": 98765]) }
+        #expect(SocketWebSocketTransport.writes(of: connection) - writes == 1)
+        block.release()
+        #expect(try await server.received(64).count == 64)
+        #expect(SocketWebSocketTransport.writes(of: connection) - writes == 2)
+        #expect(loop.counters.wakeUps - wakeUps <= 1)
+        primus.end()
+        await listener.stop()
+    }
+}
+
+/// A job that keeps a loop from writing.
+private final class LoopBlock: Sendable {
+    private let state = Lock((isRunning: false, isReleased: false))
+
+    var isRunning: Bool { self.state.withLock { $0.isRunning } }
+
+    func run() {
+        self.state.withLock { $0.isRunning = true }
+        while !self.state.withLock({ $0.isReleased }) { sched_yield() }
+    }
+
+    func release() { self.state.withLock { $0.isReleased = true } }
+}
