@@ -11,6 +11,13 @@ let hub: [Target.Dependency] = [
     .product(name: "RealtimeSockets", package: "swift-realtime"),
 ]
 
+/// A client of Primus, with a server in the same process.
+let primus: [Target.Dependency] = [
+    .product(name: "PrimusClient", package: "swift-realtime"),
+    .product(name: "PrimusServer", package: "swift-realtime"),
+    .product(name: "RealtimeSockets", package: "swift-realtime"),
+]
+
 let package = Package(
     name: "Examples",
     platforms: [.macOS(.v14)],
@@ -48,6 +55,8 @@ let package = Package(
         .executableTarget(name: "HubChat", dependencies: hub, path: "HubChat", swiftSettings: settings),
         .executableTarget(name: "StockTicker", dependencies: hub, path: "StockTicker", swiftSettings: settings),
         .executableTarget(name: "FileUpload", dependencies: hub, path: "FileUpload", swiftSettings: settings),
+        .executableTarget(name: "PrimusChat", dependencies: primus, path: "PrimusChat", swiftSettings: settings),
+        .executableTarget(name: "PrimusTicker", dependencies: primus, path: "PrimusTicker", swiftSettings: settings),
         .testTarget(
             name: "ViewModelTests", dependencies: [.product(name: "PusherTesting", package: "swift-realtime")], path: "ViewModelTests",
             swiftSettings: settings),

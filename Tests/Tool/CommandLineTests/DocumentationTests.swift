@@ -139,7 +139,10 @@ import Testing
                 }
             }
         }
-        #expect(examples == ["Chat", "FileUpload", "HubChat", "PusherSwiftMigration", "StockTicker", "Ticker", "Webhooks"])
+        #expect(
+            examples == [
+                "Chat", "FileUpload", "HubChat", "PrimusChat", "PrimusTicker", "PusherSwiftMigration", "StockTicker", "Ticker", "Webhooks",
+            ])
     }
 
     @Test func `Foundation is imported only where the guide for contributors says so`() throws {
