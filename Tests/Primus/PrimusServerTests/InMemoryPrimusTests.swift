@@ -66,22 +66,4 @@ import Testing
             #expect(error?.serverMessage == "Who are you?" && error?.headers?["WWW-Authenticate"] == "Basic realm=\"x\"")
         }
     }
-
-    @Test func `plugins of client and server understand each other`() async throws {
-        var configuration = PrimusServerConfiguration()
-        configuration.plugins = .all
-        let primus = try await InMemoryPrimus(configuration: configuration)
-        let add = primus.server.on("add") { call in
-            if let (a, b) = try? call.arguments.decode(Int.self, Int.self) { try? call.acknowledge(a + b) }
-        }
-        let double = primus.server.onRequest { _, payload, respond in respond(((try? payload.value.int) ?? 0) * 2) }
-        let client = primus.client { $0.plugins = [.emitter, .multiplex, .substream, .responder] }
-        client.open()
-        try await client.opened(within: .seconds(600))
-        #expect(try await client.emitter.send("add", 1, 2) as Int == 3)
-        #expect(try await client.request(21) as Int == 42)
-        client.end()
-        add.cancel()
-        double.cancel()
-    }
 }

@@ -51,7 +51,7 @@ import Testing
         } else {
             client.enqueue(long)
             try await eventually { client.isClosed }
-            #expect(client.closingError?.code == .messageTooLarge && client.closingError?.serverCode == 1009)
+            #expect(client.closingError?.code == .messageTooLarge && client.closingError?.serverCode?.rawValue == 1009)
         }
         try await neighbor.write(1)
         #expect(try await messages.next()?.value == 1)
