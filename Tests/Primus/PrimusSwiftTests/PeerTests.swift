@@ -18,6 +18,8 @@ struct PeerTests {
         let url = try #require(URL(string: try await peer.ready()["url"]?.string ?? ""))
         let options = PrimusConnectOptions()
         (options.manual, options.plugins, options.log) = (true, ["emitter": PrimusEmitterPlugin.self], .none)
+        // Beside heavy load, connecting takes long.
+        options.timeout = 300
         let primus = Primus(url: url, options: options)
         let (trace, data, queue) = (EventRecorder<String>(), EventRecorder<String>(), DispatchQueue(label: "listeners"))
         for event in PrimusFixture.events where !event.contains("ping") && !event.contains("pong") && event != "reconnecting" {
