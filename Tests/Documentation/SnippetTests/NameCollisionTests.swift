@@ -1,7 +1,12 @@
 import CommonNames
+import PrimusClient
+import PrimusServer
+import PrimusSwift
+import PrimusTesting
 import PusherChannels
 import PusherServer
 import PusherTesting
+import RealtimeCoding
 import RealtimeTesting
 import SignalRHubs
 import SignalRServer
@@ -11,8 +16,22 @@ import Testing
 
 /// Checks that public names do not collide with common names of other packages. An ambiguous name does not compile.
 ///
-/// All native products are imported. `PusherSwift` and `SignalRClient` have the names of the packages that they replace.
+/// All products are imported, except those with the names of other packages.
 @Suite struct NameCollisionTests {
+    /// `PusherSwift` and `SignalRClient` have the names of the packages that they replace. The core and the sockets have names that
+    /// transports of an application use, such as `HTTPHeaders`; the products of the protocols export a part of them.
+    @Test func `all products but those with the names of other packages are imported`() throws {
+        let manifest = try Snippets.lines(ofFile: "Package.swift").joined(separator: "\n")
+        let list = try #require(manifest.firstMatch(of: /let libraries: [^=]*= \[\n(?<rows>.*?)\n\]/.dotMatchesNewlines())).rows
+        let products = list.matches(of: /\(\"(?<name>\w+)\", \[/).map { String($0.name) }
+        #expect(products.count >= 16)
+        let imports = try Snippets.lines(ofFile: "Tests/Documentation/SnippetTests/NameCollisionTests.swift").compactMap { line in
+            line.hasPrefix("import ") ? String(line.dropFirst(7)) : nil
+        }
+        let others = ["PusherSwift", "SignalRClient", "RealtimeCore", "RealtimeSockets"]
+        #expect(Set(products).subtracting(imports).sorted() == others.sorted())
+    }
+
     @Test func `common names of other packages are unambiguous next to an import of this package`() {
         let names: [Any.Type] = [
             ByteBuffer.self, (any Channel).self, (any ChannelHandler).self, (any EventLoop).self, (any EventLoopGroup).self,
