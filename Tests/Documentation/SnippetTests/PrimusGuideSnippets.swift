@@ -221,3 +221,43 @@ private func serverAuthorization() {
     // end
     _ = configuration
 }
+
+private func serverLimits(_ server: PrimusServer) async throws {
+    // snippet:primus-server-limits
+    var limits = ListenerLimits()
+    limits.messageBacklogBytes = 16 << 20
+    let address = try await server.start(on: SocketListener(port: 8080, limits: limits))
+    // end
+    _ = address
+}
+
+private func serverFaults(_ server: PrimusServer) {
+    // snippet:primus-server-faults
+    server.faults.delay = .milliseconds(200)
+    server.faults.dropRate = 0.05
+    server.faults.stopsPings = true
+    server.faults.refusalStatus = 503
+    server.faults = PrimusServerFaults()
+    // end
+    // snippet:primus-server-one-client
+    for spark in server.sparks {
+        server.sendRaw(.text("{not a message"), to: spark.id)
+        server.silence(spark.id)
+        server.drop(spark.id)
+    }
+    // end
+}
+
+private func updates(_ primus: PrimusConnection) async {
+    // snippet:primus-updates
+    for await update in primus.updates() {
+        switch update {
+        case .attemptFailed(let error): print("failed: \(error.message)")
+        case .connectingIn(let delay): print("next attempt in \(delay)")
+        case .reconnected(let retry): print("connected again at attempt \(retry.attempt)")
+        case .ended(let error): print("ended: \(error?.message ?? "by this app")")
+        default: break
+        }
+    }
+    // end
+}

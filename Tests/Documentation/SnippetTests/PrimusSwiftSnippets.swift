@@ -25,6 +25,11 @@ private func listeners(_ primus: Primus) {
     primus.on("open") { print("open") }
     primus.on("data") { (data: [String: Any], raw: Any) in print(data) }
     // end
+    // snippet:PrimusEventListeners
+    primus.on("readyStateChange") { (state: String) in print(state) }
+    primus.on("reconnect scheduled") { (attempt: PrimusReconnectOptions) in print(attempt.attempt) }
+    primus.once("open") { print("open for the first time") }
+    // end
     // snippet:PrimusListenerRemoval
     let listener = primus.on("data") { (data: [String: Any], raw: Any) in print(data) }
     primus.removeListener("data", listener)
