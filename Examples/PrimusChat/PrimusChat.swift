@@ -48,7 +48,7 @@ import RealtimeSockets
     private static func say(_ text: String, from name: String, _ primus: PrimusConnection) async {
         do {
             let count: Int? = try await primus.emitter.send("say", name, text, within: .seconds(10))
-            if count == 1 { print("* nobody else is here") }
+            if count == 1 { print("* you are alone here") }
         } catch {
             print("* \(error)")
         }

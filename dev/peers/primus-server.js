@@ -15,7 +15,7 @@
 //
 // Plugins, where they are on:
 //
-//   emitter      acknowledges "echo" with its arguments at once and "later" after 100 ms; sends "re:hello" in reply to "hello"
+//   emitter      acknowledges "echo" with its arguments immediately and "later" after 100 ms; sends "re:hello" in reply to "hello"
 //   emit         sends "re:plain" in reply to "plain"
 //   multiplex    writes {"channel": NAME, "data": VALUE} in reply to each message on the channels a and b
 //   substream    writes each message on the stream sub back
