@@ -23,6 +23,8 @@ extension PrimusSession {
                 self.trace(.received, entry.kind, Array(message)[...], &effects)
                 if case .plain = framing {
                     self.received(entry.kind, message, on: id, now: now, &effects)
+                } else if self.connection.connected == id, let packet = framing.packet(entry.kind, message) {
+                    self.received(entry.kind, packet, on: id, now: now, &effects)
                 } else {
                     framing.read(entry.kind, message) { self.received($0, on: id, now: now, &effects) }
                 }

@@ -54,6 +54,16 @@ package enum PrimusFraming: Sendable {
         }
     }
 
+    /// Returns the packet of a message that is one packet of Primus and nothing else; `nil` for a message that ``read(_:_:_:)`` must read.
+    package func packet(_ kind: WebSocketMessage.Kind, _ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
+        switch self {
+        case .plain: bytes
+        case .engineIO:
+            kind == .text && bytes.first == UInt8(ascii: "4") ? UnsafeRawBufferPointer(rebasing: bytes[1...]) : nil
+        case .sockJS: nil
+        }
+    }
+
     private static func readEngineIO(
         _ kind: WebSocketMessage.Kind, _ bytes: UnsafeRawBufferPointer, _ version: EngineIOVersion, _ side: Side, _ body: (Event) -> Void
     ) {
