@@ -176,7 +176,7 @@ let commandLine: [Target] = [
     tool(
         "realtime", in: "Sources/Tool",
         programs + [
-            "PusherServer", "PusherWire", "SignalRServer", "PrimusClient", "PrimusServer", "PrimusWire", "RealtimeTransports",
+            "PusherServer", "PusherWire", "SignalRServer", "PrimusServer", "RealtimeTransports",
             "RealtimeCoding", "RealtimeEncoding", "RealtimeBenchmarks",
         ]),
 
