@@ -24,10 +24,27 @@ public func fuzzEngineIOPackets(_ start: UnsafePointer<UInt8>?, _ count: Int) ->
     if let handshake = try? EngineIOHandshake(parsing: bytes) {
         precondition((try? EngineIOHandshake(parsing: handshake.json.bytes)) == handshake, "a handshake changes")
     }
-    let (packets, _) = EngineIOPayload.decode(bytes, version)
-    guard !packets.isEmpty else { return 0 }
-    let (body, taken) = EngineIOPayload.encode(packets[...], version)
-    let again = EngineIOPayload.decode(body, version)
-    precondition(taken == packets.count && again.packets == packets && again.error == nil, "packets change")
+    let whole = read(bytes, version, pieces: .max)
+    precondition(whole == read(bytes, version, pieces: 3), "a body that arrives in pieces is another one")
+    guard !whole.isEmpty else { return 0 }
+    let (body, taken) = EngineIOPayload.encode(whole[...], version)
+    precondition(taken == whole.count && read(body, version, pieces: .max) == whole, "packets change")
     return 0
+}
+
+/// Reads a body in pieces, up to the first error.
+private func read(_ body: [UInt8], _ version: EngineIOVersion, pieces: Int) -> [WebSocketMessage] {
+    var reader = EngineIOPayloadReader(version, limit: 1 << 20)
+    var batch = MessageBatch()
+    do throws(EngineIOError) {
+        var rest = body[...]
+        while !rest.isEmpty {
+            try Array(rest.prefix(pieces)).withUnsafeBufferPointer { bytes throws(EngineIOError) in
+                try reader.read(UnsafeRawBufferPointer(bytes), into: &batch)
+            }
+            rest = rest.dropFirst(pieces)
+        }
+        try reader.finish(into: &batch)
+    } catch {}
+    return batch.messages
 }

@@ -188,5 +188,5 @@ private struct ReceivingRules: HTTPConnectionRules {
 
     func sent(_ response: HTTPResponse) -> HTTPVerdict { .proceed }
 
-    func closingRequest(_ code: CloseCode, reason: String) -> HTTPRequest? { nil }
+    func closing(_ code: CloseCode, reason: String) -> HTTPClosing { .cancel }
 }

@@ -53,10 +53,11 @@ private struct LineRules: HTTPConnectionRules {
 
     func sent(_ response: HTTPResponse) -> HTTPVerdict { response.body == Array("bye".utf8) ? .end(.peer(.normal, "bye")) : .proceed }
 
-    func closingRequest(_ code: CloseCode, reason: String) -> HTTPRequest? {
+    func closing(_ code: CloseCode, reason: String) -> HTTPClosing {
+        if reason == "moved" { return .finishReceiving }
         var endpoint = self.base.appending(path: "receive")
         endpoint.addQuery("code", "\(code.rawValue)")
-        return HTTPRequest("DELETE", endpoint)
+        return .request(HTTPRequest("DELETE", endpoint))
     }
 }
 
@@ -526,6 +527,64 @@ private struct LineRules: HTTPConnectionRules {
         fixture.clock.advance(by: .milliseconds(1))
         #expect(fixture.events.all.all == ["opened 200", "closed requested"])
         #expect(fixture.clock.untilNextDeadline == nil)
+    }
+
+    @Test func `a connection that moves to another one receives the response that it waits for, and tells the server nothing`() async throws {
+        let fixture = try await Fixture.open(isStream: false)
+        fixture.send("a")
+        fixture.connection.enqueue(.text("b"))
+        fixture.connection.close(.normal, reason: "moved")
+        // The response and the request may end in either order.
+        fixture.receiver.respond(HTTPResponse(status: 200, text: "last\n"))
+        fixture.server.sending.all[0].respond(HTTPResponse(status: 200))
+        #expect(fixture.server.requests.all == ["GET", "GET", "POST a", "POST b"])
+        #expect(fixture.events.all.all == ["opened 200", "received last"])
+        fixture.server.sending.all[1].respond(HTTPResponse(status: 200))
+        #expect(fixture.events.all.all == ["opened 200", "received last", "closed requested"])
+        #expect(fixture.server.disconnects.all.isEmpty && fixture.clock.untilNextDeadline == nil)
+
+        let other = try await Fixture.open(isStream: false)
+        other.send("a")
+        other.connection.close(.normal, reason: "moved")
+        other.server.sending.all[0].respond(HTTPResponse(status: 200))
+        #expect(other.events.all.all == ["opened 200"])
+        other.receiver.respond(HTTPResponse(status: 200, text: "last\n"))
+        #expect(other.events.all.all == ["opened 200", "received last", "closed requested"])
+        #expect(other.server.requests.all == ["GET", "GET", "POST a"] && other.clock.untilNextDeadline == nil)
+    }
+
+    @Test func `a connection that moves to another one waits five seconds for the response, not counting pauses`() async throws {
+        let fixture = try await Fixture.open(isStream: false)
+        fixture.connection.pauseReading()
+        fixture.connection.close(.normal, reason: "moved")
+        fixture.receiver.respond(HTTPResponse(status: 200, text: "last\n"))
+        fixture.clock.advance(by: .seconds(60))
+        #expect(fixture.events.all.all == ["opened 200"])
+        fixture.connection.resumeReading()
+        fixture.connection.flush()
+        #expect(fixture.events.all.all == ["opened 200", "received last", "closed requested"])
+
+        let silent = try await Fixture.open(isStream: false)
+        silent.connection.close(.normal, reason: "moved")
+        silent.clock.advance(by: .milliseconds(4999))
+        #expect(silent.events.all.all == ["opened 200"])
+        silent.clock.advance(by: .milliseconds(1))
+        #expect(silent.events.all.all == ["opened 200", "closed timedOut "] && silent.server.disconnects.all == [true])
+    }
+
+    @Test func `a connection that moves while no request waits ends when everything was sent`() async throws {
+        let fixture = try await Fixture.open(isStream: false)
+        fixture.connection.pauseReading()
+        fixture.receiver.respond(HTTPResponse(status: 200))
+        fixture.connection.resumeReading()
+        fixture.connection.flush()
+        fixture.connection.pauseReading()
+        fixture.receiver.respond(HTTPResponse(status: 200))
+        fixture.connection.close(.normal, reason: "moved")
+        fixture.clock.advance(by: .seconds(60))
+        fixture.connection.resumeReading()
+        fixture.connection.flush()
+        #expect(fixture.events.all.all == ["opened 200", "closed requested"] && fixture.clock.untilNextDeadline == nil)
     }
 
     @Test func `a connection that isn't open closes immediately`() async throws {

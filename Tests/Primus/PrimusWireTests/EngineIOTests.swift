@@ -74,27 +74,32 @@ import Testing
 
     // MARK: Bodies
 
-    private static let packets = [
-        EngineIOPacket(.message, #"{"a":"€😀"}"#), EngineIOPacket(.message, [1, 2, 3], isBinary: true), EngineIOPacket(.noop),
-        EngineIOPacket(.message, ""), EngineIOPacket(.ping, "probe"),
-    ]
+    private static func packets(_ version: EngineIOVersion) -> [WebSocketMessage] {
+        [
+            EngineIOPacket(.message, #"{"a":"€😀"}"#), EngineIOPacket(.message, [1, 2, 3], isBinary: true), EngineIOPacket(.noop),
+            EngineIOPacket(.message, ""), EngineIOPacket(.ping, "probe"),
+        ].map { $0.webSocketMessage(version) }
+    }
 
     @Test func `bodies have the form of their version`() {
-        let v4 = EngineIOPayload.encode(Self.packets[...], .v4)
+        let v4 = EngineIOPayload.encode(Self.packets(.v4)[...], .v4)
         #expect(v4.count == 5 && String(decoding: v4.body, as: UTF8.self) == "4{\"a\":\"€😀\"}\u{1E}bAQID\u{1E}6\u{1E}4\u{1E}2probe")
-        let v3 = EngineIOPayload.encode(Self.packets[...], .v3)
+        let v3 = EngineIOPayload.encode(Self.packets(.v3)[...], .v3)
         #expect(v3.count == 5 && String(decoding: v3.body, as: UTF8.self) == #"12:4{"a":"€😀"}6:b4AQID1:61:46:2probe"#)
     }
 
     @Test(arguments: EngineIOVersion.allCases)
-    func `a body is the same after encoding and decoding`(version: EngineIOVersion) {
-        let decoded = EngineIOPayload.decode(EngineIOPayload.encode(Self.packets[...], version).body, version)
-        #expect(decoded.packets == Self.packets && decoded.error == nil)
+    func `a body is the same after encoding and decoding in pieces of any size`(version: EngineIOVersion) {
+        let body = EngineIOPayload.encode(Self.packets(version)[...], version).body
+        for pieces in 1...body.count {
+            let decoded = EngineIOPayload.decode(body, version, pieces: pieces)
+            #expect(decoded.packets == Self.packets(version) && decoded.error == nil, "\(pieces)")
+        }
     }
 
     @Test(arguments: EngineIOVersion.allCases)
     func `a body takes as many packets as fit, and at least one`(version: EngineIOVersion) {
-        let packets = Array(repeating: EngineIOPacket(.message, "12345678"), count: 10)
+        let packets = Array(repeating: WebSocketMessage.text("412345678"), count: 10)
         for limit in 0..<60 {
             let (body, count) = EngineIOPayload.encode(packets[...], version, limit: limit)
             #expect(count == 1 || body.count <= limit)
@@ -104,25 +109,49 @@ import Testing
         }
     }
 
-    @Test(arguments: [
-        ("", 0), ("9", 0), ("4a\u{1E}", 1), ("4a\u{1E}\u{1E}4b", 1), ("4a\u{1E}bA", 1), ("4a\u{1E}b!!!!", 1), ("4a\u{1E}7", 1),
-    ])
-    func `an invalid packet ends a body of version 4, and those before it are kept`(body: String, count: Int) {
+    @Test(arguments: EngineIOVersion.allCases)
+    func `a packet of a body has a maximum size, wherever the body is cut`(version: EngineIOVersion) {
+        let packets = [WebSocketMessage.text("412345678"), .text("4123456789")]
+        let body = EngineIOPayload.encode(packets[...], version).body
+        for pieces in [1, 5, Int.max] {
+            #expect(EngineIOPayload.decode(body, version, limit: 10, pieces: pieces).packets == packets)
+            let decoded = EngineIOPayload.decode(body, version, limit: 9, pieces: pieces)
+            #expect(decoded.packets == [packets[0]] && decoded.error?.problem.contains("more than 9 bytes") == true)
+        }
+    }
+
+    @Test(arguments: ["9", "4a\u{1E}\u{1E}4b", "4a\u{1E}bA", "4a\u{1E}b!!!!\u{1E}4b", "4a\u{1E}7"])
+    func `an invalid packet of version 4 is passed on as it is, and harms no other`(body: String) {
         let decoded = EngineIOPayload.decode(Array(body.utf8), .v4)
-        #expect(decoded.packets.count == count && decoded.error != nil)
+        #expect(decoded.packets == body.split(separator: "\u{1E}", omittingEmptySubsequences: false).map { .text(String($0)) })
+        #expect(decoded.error == nil)
+    }
+
+    @Test(arguments: [("2:4a2:9b", ["4a", "9b"]), ("2:4a1:b2:4b", ["4a", "b", "4b"]), ("3:b4!2:4b", ["b4!", "4b"]), ("0:", [""])])
+    func `an invalid packet of version 3 is passed on as it is, and harms no other`(body: String, packets: [String]) {
+        let decoded = EngineIOPayload.decode(Array(body.utf8), .v3)
+        #expect(decoded.packets == packets.map { .text($0) } && decoded.error == nil)
     }
 
     @Test(arguments: [
-        ("2:4a5:4b", 1), ("2:4a:4b", 1), ("2:4ax:4b", 1), ("2:4a-1:4b", 1), ("0:", 0), ("99999999999999:4", 0), ("2:4a2:9b", 1),
-        ("2:4a3:b4", 1), ("2:4a1:b", 1), ("2:4a2:bx", 1), ("2:4😀", 0), ("4a", 0),
+        ("2:4a5:4b", 1), ("2:4a:4b", 1), ("2:4ax:4b", 1), ("2:4a-1:4b", 1), ("99999999999999:4", 0), ("2:4a3:b4", 1), ("2:4a2", 1),
+        ("2:4😀", 0), ("4a", 0),
     ])
-    func `an invalid packet ends a body of version 3, and those before it are kept`(body: String, count: Int) {
-        let decoded = EngineIOPayload.decode(Array(body.utf8), .v3)
-        #expect(decoded.packets.count == count && decoded.error != nil, "\(decoded)")
+    func `after a wrong length, the rest of a body of version 3 can't be read`(body: String, count: Int) {
+        for pieces in [1, 3, Int.max] {
+            let decoded = EngineIOPayload.decode(Array(body.utf8), .v3, pieces: pieces)
+            #expect(decoded.packets.count == count && decoded.error != nil, "\(decoded)")
+        }
     }
 
-    @Test func `the empty body of version 3 has no packets`() {
-        let decoded = EngineIOPayload.decode([], .v3)
+    @Test(arguments: EngineIOVersion.allCases)
+    func `an empty body has no packets`(version: EngineIOVersion) {
+        let decoded = EngineIOPayload.decode([], version)
         #expect(decoded.packets.isEmpty && decoded.error == nil)
+    }
+
+    @Test func `invalid UTF-8 in a body is replaced`() {
+        let decoded = EngineIOPayload.decode(Array("4a".utf8) + [0xFF, 0x1E] + Array("4b".utf8), .v4)
+        #expect(decoded.packets == [.text("4a\u{FFFD}"), .text("4b")])
     }
 }

@@ -14,7 +14,7 @@ import Testing
     @Test(arguments: EngineIOVersion.allCases)
     func `reading a body of engine io costs as much as it has bytes`(version: EngineIOVersion) async throws {
         try await expectLinearCost { count in
-            let body = EngineIOPayload.encode(Array(repeating: EngineIOPacket(.message, "x"), count: count)[...], version).body
+            let body = EngineIOPayload.encode(Array(repeating: WebSocketMessage.text("4x"), count: count)[...], version).body
             return { #expect(EngineIOPayload.decode(body, version).packets.count == count) }
         }
     }

@@ -104,3 +104,51 @@ import Testing
         }
     }
 }
+
+@Suite struct SockJSFrameReaderTests {
+    /// Reads responses in pieces.
+    private static func read(_ responses: [String], limit: Int = 100, pieces: Int = .max) -> (frames: [String], error: SockJSError?) {
+        var reader = SockJSFrameReader(limit: limit)
+        var batch = MessageBatch()
+        do throws(SockJSError) {
+            for response in responses {
+                var rest = Array(response.utf8)[...]
+                while !rest.isEmpty {
+                    try Array(rest.prefix(pieces)).withUnsafeBufferPointer { bytes throws(SockJSError) in
+                        try reader.read(UnsafeRawBufferPointer(bytes), into: &batch)
+                    }
+                    rest = rest.dropFirst(pieces)
+                }
+                reader.reset()
+            }
+            return (batch.messages.map { String(decoding: $0.bytes, as: UTF8.self) }, nil)
+        } catch {
+            return (batch.messages.map { String(decoding: $0.bytes, as: UTF8.self) }, error)
+        }
+    }
+
+    @Test func `a response has a frame in each line, wherever it is cut`() {
+        let response = "o\nh\na[\"€😀\"]\nc[3000,\"Go away!\"]\n"
+        for pieces in 1...response.utf8.count {
+            let read = Self.read([response], pieces: pieces)
+            #expect(read.frames == ["o", "h", "a[\"€😀\"]", "c[3000,\"Go away!\"]"] && read.error == nil)
+        }
+    }
+
+    @Test(arguments: [1, 1000, Int.max])
+    func `the letters at the beginning of a stream aren't a frame`(pieces: Int) {
+        let prelude = String(repeating: "h", count: 2048) + "\n"
+        #expect(Self.read([prelude + "o\nh\n"], limit: 2048, pieces: pieces).frames == ["o", "h"])
+    }
+
+    @Test func `a frame that is cut off by the end of a response isn't part of the next one`() {
+        #expect(Self.read(["o\na[\"x", "a[\"y\"]\n"]).frames == ["o", "a[\"y\"]"])
+    }
+
+    @Test(arguments: [1, 7, Int.max])
+    func `a frame has a maximum size, and those before it are kept`(pieces: Int) {
+        #expect(Self.read(["o\n12345\n"], limit: 5, pieces: pieces).error == nil)
+        let read = Self.read(["o\n123456\n"], limit: 5, pieces: pieces)
+        #expect(read.frames == ["o"] && read.error?.problem == "a frame has more than 5 bytes")
+    }
+}

@@ -41,3 +41,26 @@ extension Vectors {
         return text.components(separatedBy: "\n")
     }
 }
+
+extension EngineIOPayload {
+    /// Reads a body in pieces.
+    static func decode(
+        _ body: [UInt8], _ version: EngineIOVersion, limit: Int = 1 << 20, pieces: Int = .max
+    ) -> (packets: [WebSocketMessage], error: EngineIOError?) {
+        var reader = EngineIOPayloadReader(version, limit: limit)
+        var batch = MessageBatch()
+        do throws(EngineIOError) {
+            var rest = body[...]
+            while !rest.isEmpty {
+                try Array(rest.prefix(pieces)).withUnsafeBufferPointer { bytes throws(EngineIOError) in
+                    try reader.read(UnsafeRawBufferPointer(bytes), into: &batch)
+                }
+                rest = rest.dropFirst(pieces)
+            }
+            try reader.finish(into: &batch)
+            return (batch.messages, nil)
+        } catch {
+            return (batch.messages, error)
+        }
+    }
+}

@@ -32,7 +32,7 @@ struct RelayPollingRules: HTTPConnectionRules {
 
     func sent(_ response: HTTPResponse) -> HTTPVerdict { .proceed }
 
-    func closingRequest(_ code: CloseCode, reason: String) -> HTTPRequest? { self.post("send", Array("close".utf8)) }
+    func closing(_ code: CloseCode, reason: String) -> HTTPClosing { .request(self.post("send", Array("close".utf8))) }
 
     private func post(_ action: String, _ body: [UInt8] = []) -> HTTPRequest {
         HTTPRequest("POST", RelayClient.url(self.endpoint, action, self.token), body: body)

@@ -39,7 +39,7 @@ struct RelayStreamRules: HTTPConnectionRules {
 
     func sent(_ response: HTTPResponse) -> HTTPVerdict { .proceed }
 
-    func closingRequest(_ code: CloseCode, reason: String) -> HTTPRequest? { self.post(Array("close".utf8)) }
+    func closing(_ code: CloseCode, reason: String) -> HTTPClosing { .request(self.post(Array("close".utf8))) }
 
     private func post(_ body: [UInt8]) -> HTTPRequest {
         HTTPRequest("POST", RelayClient.url(self.endpoint, "send", self.token), body: body)

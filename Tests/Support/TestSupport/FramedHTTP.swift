@@ -106,8 +106,8 @@ package struct FramedHTTPRules: HTTPConnectionRules {
 
     package func sent(_ response: HTTPResponse) -> HTTPVerdict { .proceed }
 
-    package func closingRequest(_ code: CloseCode, reason: String) -> HTTPRequest? {
-        self.request("POST", body: FramedHTTP.end(code, reason))
+    package func closing(_ code: CloseCode, reason: String) -> HTTPClosing {
+        .request(self.request("POST", body: FramedHTTP.end(code, reason)))
     }
 }
 

@@ -180,7 +180,7 @@ package struct HTTPConnectionMachine: Sendable {
     /// Resumes reading with the next ``flush(now:)``.
     package mutating func resumeReading() { self.pause = nil }
 
-    /// Sends what waits, and then the request that ends the connection.
+    /// Sends what waits, and then ends the connection as the rules decide.
     package mutating func close(_ code: CloseCode, reason: String, now: Instant) -> [Command] {
         switch self.state {
         case .idle, .opening: return self.end(.requested)
@@ -188,6 +188,7 @@ package struct HTTPConnectionMachine: Sendable {
         case .open: break
         }
         self.state = .closing(code, reason, deadline: now.advanced(by: Self.closeTimeout))
+        if case .waiting = self.receiving, self.finishesReceiving { self.receiving = .none }
         return self.send(now: now)
     }
 
@@ -198,7 +199,16 @@ package struct HTTPConnectionMachine: Sendable {
     }
 
     package mutating func timeout(now: Instant) -> [Command] {
-        if case .closing(_, _, let deadline) = self.state, deadline <= now { return self.end(.requested) }
+        if case .closing(let code, let reason, let deadline) = self.state, deadline <= now {
+            guard self.finishesReceiving else { return self.end(.requested) }
+            guard self.pause == nil else {
+                // The response ends when the owner reads on.
+                self.state = .closing(code, reason, deadline: now.advanced(by: Self.closeTimeout))
+                return []
+            }
+            let message = "The server didn't end its response, so that another connection could replace this one."
+            return self.end(.transport(TransportError(.timedOut, message)))
+        }
         if self.isClosingSent { return [] }
         if let end = self.pause?.end { return end <= now ? self.readDuringPause(now: now) : [] }
         if case .waiting(let until?) = self.receiving, until <= now, self.pause == nil { return self.receive(now: now) }
@@ -312,6 +322,15 @@ package struct HTTPConnectionMachine: Sendable {
     /// Whether the request is sent that tells the server about the end. What is received meanwhile is ignored.
     private var isClosingSent: Bool { if case .closing = self.sending { true } else { false } }
 
+    /// Whether the connection is being closed, and receives the response that it waits for.
+    private var finishesReceiving: Bool {
+        mutating get {
+            guard case .closing(let code, let reason, _) = self.state, case .finishReceiving = self.rules.closing(code, reason: reason)
+            else { return false }
+            return true
+        }
+    }
+
     private var isRejected: Bool {
         if case .request(let exchange) = self.receiving { exchange.rejection != nil } else { false }
     }
@@ -351,6 +370,7 @@ package struct HTTPConnectionMachine: Sendable {
         case .end(let reason): return commands + self.end(reason)
         case .reject: return commands + self.endRejected(exchange)
         }
+        if self.finishesReceiving { return commands + self.send(now: now) }
         let isQuick = !self.hasReceived && batch.entries.isEmpty && exchange.started.duration(to: now) < Self.quickAnswer
         self.quickAnswers = isQuick ? self.quickAnswers + 1 : 0
         // The first answer of a poll, which opens a connection, may be empty. A server that goes on answering immediately isn't hammered.
@@ -414,7 +434,12 @@ package struct HTTPConnectionMachine: Sendable {
         case .idle, .opening, .ended: return []
         case .open where self.output.isEmpty: return []
         case .closing(let code, let reason, _) where self.output.isEmpty:
-            guard let request = self.rules.closingRequest(code, reason: reason) else { return self.end(.requested) }
+            let request: HTTPRequest
+            switch self.rules.closing(code, reason: reason) {
+            case .request(let closing): request = closing
+            case .cancel: return self.end(.requested)
+            case .finishReceiving: return self.receivingID == nil ? self.end(.requested) : []
+            }
             let exchange = self.exchange(request, now: now)
             // The request of the receiving loop is cancelled afterwards: a server may take its end for a lost connection.
             self.sending = .closing(exchange)

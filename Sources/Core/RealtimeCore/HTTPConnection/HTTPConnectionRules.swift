@@ -44,8 +44,8 @@ package protocol HTTPConnectionRules: Sendable {
     /// Decides about a complete response in the sending loop, whose status is 2xx.
     mutating func sent(_ response: HTTPResponse) -> HTTPVerdict
 
-    /// Returns the request that tells the server about the end of the connection, after everything was sent; `nil` for none.
-    mutating func closingRequest(_ code: CloseCode, reason: String) -> HTTPRequest?
+    /// Decides how the connection ends that its owner closes, after everything was sent.
+    mutating func closing(_ code: CloseCode, reason: String) -> HTTPClosing
 }
 
 extension HTTPConnectionRules {
@@ -63,6 +63,17 @@ package struct HTTPPausedPolling: Sendable {
     package init(interval: Duration, byteLimit: Int) {
         (self.interval, self.byteLimit) = (interval, byteLimit)
     }
+}
+
+/// How a connection over HTTP ends that its owner closes.
+package enum HTTPClosing: Sendable {
+    /// The request of the receiving loop is cancelled, which tells the server about the end.
+    case cancel
+    /// A request tells the server about the end. What is received meanwhile is ignored.
+    case request(HTTPRequest)
+    /// The session goes on over another connection: nothing tells the server about the end, and the response that the receiving loop
+    /// waits for is still received. If it doesn't end within the time limit, the connection ends with an error.
+    case finishReceiving
 }
 
 /// Whether a connection over HTTP continues after a response.

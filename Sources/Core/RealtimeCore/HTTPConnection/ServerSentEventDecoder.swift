@@ -138,11 +138,7 @@ package struct ServerSentEventDecoder: Sendable {
     /// Appends a line of text. A line end isn't part of a sequence of UTF-8, so lines can be decoded one by one.
     private static func append(_ line: UnsafeRawBufferPointer, afterLineFeed: Bool, to bytes: inout [UInt8]) {
         if afterLineFeed { bytes.append(0x0A) }
-        if line.isASCII {
-            bytes.append(copying: line)
-        } else {
-            bytes.append(contentsOf: String(decoding: line, as: UTF8.self).utf8)
-        }
+        bytes.append(repairing: line)
     }
 
     /// - Parameter line: The size of a line of the event in progress, as far as it has arrived.
@@ -250,14 +246,5 @@ private struct LineScanner {
         if self.input[self.position] == byte { return self.position }
         let found = memchr(start + self.position, CInt(byte), end - self.position)
         return found.map { UnsafeRawPointer($0) - start } ?? end
-    }
-}
-
-extension UnsafeRawBufferPointer {
-    /// Without an early exit, this is compiled to vector instructions.
-    fileprivate var isASCII: Bool {
-        var all: UInt8 = 0
-        for byte in self { all |= byte }
-        return all < 0x80
     }
 }

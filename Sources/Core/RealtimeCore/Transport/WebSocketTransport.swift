@@ -128,6 +128,13 @@ public struct MessageBatch: Sendable {
         self.entries.append(Entry(kind, start..<(start &+ bytes.count)))
     }
 
+    /// Appends a text message whose payload is in memory. Invalid UTF-8 is replaced by U+FFFD.
+    package mutating func append(repairing text: UnsafeRawBufferPointer) {
+        let start = self.bytes.count
+        self.bytes.append(repairing: text)
+        self.entries.append(Entry(.text, start..<self.bytes.count))
+    }
+
     /// Removes all messages. Keeps the allocated memory for the next read, unless a large message made it larger than 1 MiB.
     public mutating func removeAll() {
         self.entries.removeAll(keepingCapacity: true)
@@ -151,6 +158,22 @@ extension [UInt8] {
                 initialized = bytes.count
             }
         }
+    }
+}
+
+extension [UInt8] {
+    /// Appends text, in which invalid UTF-8 is replaced by U+FFFD.
+    mutating func append(repairing text: UnsafeRawBufferPointer) {
+        if text.isASCII { self.append(copying: text) } else { self.append(contentsOf: String(decoding: text, as: UTF8.self).utf8) }
+    }
+}
+
+extension UnsafeRawBufferPointer {
+    /// Without an early exit, this is compiled to vector instructions.
+    var isASCII: Bool {
+        var all: UInt8 = 0
+        for byte in self { all |= byte }
+        return all < 0x80
     }
 }
 

@@ -1,20 +1,25 @@
+package import RealtimeCore
 import RealtimeEncoding
 
 /// Bodies of requests and responses over polling: several packets, one after the other.
+///
+/// On both sides, a packet is the message that a WebSocket would carry, so that what reads packets doesn't depend on the connection.
+///
+/// Source: the protocol descriptions of engine.io, versions 3 and 4.
 package enum EngineIOPayload {
-    private static let separator: UInt8 = 0x1E
-    private static let colon = UInt8(ascii: ":")
-    private static let base64 = UInt8(ascii: "b")
+    static let separator: UInt8 = 0x1E
+    static let colon = UInt8(ascii: ":")
+    static let base64 = UInt8(ascii: "b")
 
     /// Returns as many packets as fit into a body, and at least one.
     ///
     /// - Parameters:
-    ///   - packets: The packets, of which there is at least one.
+    ///   - packets: The packets as messages of a WebSocket, of which there is at least one.
     ///   - version: The version of the protocol.
     ///   - limit: The maximum size of the body in bytes.
     /// - Returns: The body in UTF-8, and the number of packets in it.
     package static func encode(
-        _ packets: ArraySlice<EngineIOPacket>, _ version: EngineIOVersion, limit: Int = .max
+        _ packets: ArraySlice<WebSocketMessage>, _ version: EngineIOVersion, limit: Int = .max
     ) -> (body: [UInt8], count: Int) {
         var body: [UInt8] = []
         var count = 0
@@ -40,94 +45,161 @@ package enum EngineIOPayload {
     }
 
     /// Appends a packet as text, with the bytes of a binary message in Base64.
-    private static func append(_ packet: EngineIOPacket, _ version: EngineIOVersion, to output: inout [UInt8]) {
-        guard packet.isBinary else { return packet.append(to: &output) }
+    private static func append(_ packet: WebSocketMessage, _ version: EngineIOVersion, to output: inout [UInt8]) {
+        guard packet.kind == .binary else { return output += packet.bytes }
         output.append(self.base64)
-        if version == .v3 { output.append(UInt8(ascii: "0") + packet.kind.rawValue) }
-        Base64.append(packet.bytes, to: &output)
+        guard version == .v3, let kind = packet.bytes.first else { return Base64.append(packet.bytes, to: &output) }
+        output.append(UInt8(ascii: "0") + kind)
+        Base64.append(Array(packet.bytes[1...]), to: &output)
     }
 
     /// The number of UTF-16 code units, which version 3 counts.
-    private static func units(_ text: [UInt8]) -> Int {
-        text.reduce(0) { $0 + self.units(startingWith: $1) }
-    }
+    private static func units(_ text: [UInt8]) -> Int { text.reduce(0) { $0 + self.units(startingWith: $1) } }
 
     /// The UTF-16 code units of the scalar that begins with a byte in UTF-8; 0 for the other bytes of a scalar.
-    private static func units(startingWith byte: UInt8) -> Int {
+    static func units(startingWith byte: UInt8) -> Int {
         switch byte {
         case 0x80...0xBF: 0
         case 0xF0...: 2
         default: 1
         }
     }
+}
 
-    /// Parses a body.
+/// Reads a body over polling, in pieces of any size.
+package struct EngineIOPayloadReader: Sendable {
+    /// What is known of the next packet in a body of version 3.
+    private enum Length {
+        /// The digits that were read, of which there may be none.
+        case digits(value: Int, count: Int)
+        /// The number of UTF-16 code units that follow.
+        case units(Int)
+    }
+
+    private let version: EngineIOVersion
+    private let limit: Int
+    /// The beginning of a packet.
+    private var partial: [UInt8] = []
+    private var length = Length.digits(value: 0, count: 0)
+    private var isEmpty = true
+
+    /// - Parameters:
+    ///   - version: The version of the protocol.
+    ///   - limit: The maximum size of a packet in bytes.
+    package init(_ version: EngineIOVersion, limit: Int) {
+        (self.version, self.limit) = (version, limit)
+    }
+
+    /// Reads a piece of the body.
+    ///
+    /// A packet in which only the content is wrong, such as invalid Base64, is passed on as text: what reads packets rejects it, without
+    /// an effect on the others. Invalid UTF-8 is replaced by U+FFFD.
     ///
     /// - Parameters:
-    ///   - body: The body, in valid UTF-8.
-    ///   - version: The version of the protocol.
-    /// - Returns: The packets before the first invalid one, and the error of that one.
-    package static func decode(
-        _ body: [UInt8], _ version: EngineIOVersion
-    ) -> (packets: [EngineIOPacket], error: EngineIOError?) {
-        var packets: [EngineIOPacket] = []
-        do throws(EngineIOError) {
-            switch version {
-            case .v4:
-                // An empty body is an empty packet.
-                for text in body.split(separator: self.separator, omittingEmptySubsequences: false) {
-                    packets.append(try self.packet(text, version))
+    ///   - bytes: The piece, which is valid during the call only.
+    ///   - batch: The packets that are complete are appended to it, as messages of a WebSocket.
+    /// - Throws: ``EngineIOError`` if the rest of the body can't be read.
+    package mutating func read(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(EngineIOError) {
+        if bytes.isEmpty { return }
+        self.isEmpty = false
+        switch self.version {
+        case .v4: try self.readSeparated(bytes, into: &batch)
+        case .v3: try self.readCounted(bytes, into: &batch)
+        }
+    }
+
+    /// Handles the end of the body. The next one can be read then.
+    ///
+    /// - Parameter batch: The packet that is complete with the body is appended to it.
+    /// - Throws: ``EngineIOError`` if a packet is cut off.
+    package mutating func finish(into batch: inout MessageBatch) throws(EngineIOError) {
+        defer { self = Self(self.version, limit: self.limit) }
+        if self.isEmpty { return }
+        switch (self.version, self.length) {
+        case (.v4, _), (.v3, .units(0)): try self.complete(UnsafeRawBufferPointer(start: nil, count: 0), into: &batch)
+        case (.v3, .digits(_, 0)): break
+        case (.v3, .digits): throw .invalidPayload("a length has no packet")
+        case (.v3, .units): throw .invalidPayload("a packet is cut off")
+        }
+    }
+
+    private mutating func readSeparated(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(EngineIOError) {
+        var rest = bytes
+        while let end = rest.firstIndex(of: EngineIOPayload.separator) {
+            try self.complete(UnsafeRawBufferPointer(rebasing: rest[..<end]), into: &batch)
+            rest = UnsafeRawBufferPointer(rebasing: rest[(end + 1)...])
+        }
+        try self.keep(rest)
+    }
+
+    private mutating func readCounted(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(EngineIOError) {
+        var position = 0
+        while position < bytes.count {
+            switch self.length {
+            case .digits(let value, let count):
+                let byte = bytes[position]
+                position += 1
+                if byte == EngineIOPayload.colon, count > 0 {
+                    self.length = .units(value)
+                } else if UInt8(ascii: "0")...UInt8(ascii: "9") ~= byte, count < 10 {
+                    self.length = .digits(value: value * 10 + Int(byte - UInt8(ascii: "0")), count: count + 1)
+                } else {
+                    throw .invalidPayload(count > 0 ? "the length of a packet isn't a number" : "a packet has no length")
                 }
-            case .v3:
-                var rest = body[...]
-                while !rest.isEmpty { packets.append(try self.packet(try self.takeText(&rest), version)) }
+            case .units(var units):
+                var end = position
+                // The last character ends where the next one begins.
+                while end < bytes.count, units > 0 || EngineIOPayload.units(startingWith: bytes[end]) == 0 {
+                    units -= EngineIOPayload.units(startingWith: bytes[end])
+                    end += 1
+                }
+                guard units >= 0 else { throw .invalidPayload("a packet ends within a character") }
+                let text = UnsafeRawBufferPointer(rebasing: bytes[position..<end])
+                position = end
+                if end < bytes.count {
+                    try self.complete(text, into: &batch)
+                    self.length = .digits(value: 0, count: 0)
+                } else {
+                    try self.keep(text)
+                    self.length = .units(units)
+                }
             }
-            return (packets, nil)
-        } catch {
-            return (packets, error)
         }
     }
 
-    /// Removes the length and the text of a packet.
-    private static func takeText(_ rest: inout ArraySlice<UInt8>) throws(EngineIOError) -> ArraySlice<UInt8> {
-        guard let colon = rest.prefix(11).firstIndex(of: self.colon), colon > rest.startIndex else {
-            throw .invalidPayload("a packet has no length")
-        }
-        var count = 0
-        for digit in rest[..<colon] {
-            guard UInt8(ascii: "0")...UInt8(ascii: "9") ~= digit else { throw .invalidPayload("the length of a packet isn't a number") }
-            count = count * 10 + Int(digit - UInt8(ascii: "0"))
-        }
-        let start = colon + 1
-        var end = start
-        while count > 0, end < rest.endIndex {
-            count -= self.units(startingWith: rest[end])
-            end += 1
-            while end < rest.endIndex, self.units(startingWith: rest[end]) == 0 { end += 1 }
-        }
-        guard count == 0 else {
-            throw .invalidPayload(count > 0 ? "a packet is cut off" : "a packet ends within a character")
-        }
-        defer { rest = rest[end...] }
-        return rest[start..<end]
+    private mutating func keep(_ bytes: UnsafeRawBufferPointer) throws(EngineIOError) {
+        try self.check(self.partial.count + bytes.count)
+        self.partial += bytes
     }
 
-    private static func packet(_ text: ArraySlice<UInt8>, _ version: EngineIOVersion) throws(EngineIOError) -> EngineIOPacket {
-        guard let first = text.first else { throw .invalidPacket(text) }
-        guard first == self.base64 else {
-            guard let kind = EngineIOPacket.kind(first) else { throw .invalidPacket(text) }
-            return EngineIOPacket(kind, Array(text.dropFirst()))
+    private func check(_ size: Int) throws(EngineIOError) {
+        guard size <= self.limit else { throw .invalidPayload("a packet has more than \(self.limit) bytes") }
+    }
+
+    /// Appends the packet that consists of what was kept and of bytes.
+    private mutating func complete(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(EngineIOError) {
+        if self.partial.isEmpty {
+            try self.check(bytes.count)
+            return self.append(bytes, to: &batch)
         }
-        var kind = EngineIOPacket.Kind.message
-        var encoded = text.dropFirst()
-        if version == .v3 {
-            guard let digit = encoded.first, let type = EngineIOPacket.kind(digit) else { throw .invalidPacket(text) }
-            kind = type
-            encoded = encoded.dropFirst()
-        }
-        guard let bytes = Base64.decode(String(decoding: encoded, as: UTF8.self), ignoresPadBits: true) else {
-            throw .invalidPayload("a binary message isn't Base64")
-        }
-        return EngineIOPacket(kind, bytes, isBinary: true)
+        try self.keep(bytes)
+        self.partial.withUnsafeBytes { self.append($0, to: &batch) }
+        self.partial = []
+    }
+
+    private func append(_ packet: UnsafeRawBufferPointer, to batch: inout MessageBatch) {
+        if packet.first == EngineIOPayload.base64, let bytes = self.binary(packet) { return batch.append(.binary, bytes) }
+        batch.append(repairing: packet)
+    }
+
+    /// The message of a packet in Base64; `nil` if it isn't valid.
+    private func binary(_ packet: UnsafeRawBufferPointer) -> [UInt8]? {
+        guard self.version == .v3 else { return Self.decode(packet.dropFirst()) }
+        guard packet.count > 1, let kind = EngineIOPacket.kind(packet[1]), let bytes = Self.decode(packet.dropFirst(2)) else { return nil }
+        return [kind.rawValue] + bytes
+    }
+
+    private static func decode(_ text: Slice<UnsafeRawBufferPointer>) -> [UInt8]? {
+        Base64.decode(String(decoding: text, as: UTF8.self), ignoresPadBits: true)
     }
 }

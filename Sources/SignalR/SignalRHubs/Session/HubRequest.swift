@@ -111,7 +111,7 @@ package struct HubStreamRules: HTTPConnectionRules {
     package func sent(_ response: HTTPResponse) -> HTTPVerdict { .proceed }
 
     /// The end of the stream tells the server.
-    package func closingRequest(_ code: CloseCode, reason: String) -> HTTPRequest? { nil }
+    package func closing(_ code: CloseCode, reason: String) -> HTTPClosing { .cancel }
 }
 
 /// A connection over long polling: requests that the server answers when it has messages, and requests with those of the client.
@@ -158,9 +158,10 @@ package struct HubPollingRules: HTTPConnectionRules {
 
     package func sent(_ response: HTTPResponse) -> HTTPVerdict { .proceed }
 
-    package func closingRequest(_ code: CloseCode, reason: String) -> HTTPRequest? {
-        HTTPRequest(
-            "DELETE", self.requests.endpoint, connectTimeout: self.requests.connectTimeout, idleTimeout: self.requests.connectTimeout)
+    package func closing(_ code: CloseCode, reason: String) -> HTTPClosing {
+        .request(
+            HTTPRequest(
+                "DELETE", self.requests.endpoint, connectTimeout: self.requests.connectTimeout, idleTimeout: self.requests.connectTimeout))
     }
 }
 

@@ -1,0 +1,117 @@
+import PrimusWire
+package import RealtimeCore
+
+/// A session of engine.io over polling: requests that the server answers when it has packets, and requests with those of the client.
+///
+/// Each packet arrives as the message that a WebSocket would carry, and is sent in the same form.
+///
+/// Source: the protocol descriptions of engine.io, versions 3 and 4.
+package struct EngineIOPollingRules: HTTPConnectionRules {
+    /// The reason for which a connection is closed whose session goes on over a WebSocket.
+    package static let upgraded = "The session has moved to a WebSocket."
+
+    private let address: PrimusAddress
+    private let headers: HTTPHeaders
+    private let version: EngineIOVersion
+    private let timeout: Duration
+    private var reader: EngineIOPayloadReader
+    private var handshake: EngineIOHandshake?
+    /// Whether the server has ended the session.
+    private var isClosed = false
+    private var requests: Int64 = 0
+
+    /// - Parameters:
+    ///   - address: The address of the server, with the credentials.
+    ///   - headers: The header fields of all requests.
+    ///   - version: The version of the protocol.
+    ///   - messageLimit: The maximum size of a packet in bytes.
+    ///   - timeout: The time limit for a connection of a request, and for the answer to all but those that wait for packets.
+    package init(_ address: PrimusAddress, _ headers: HTTPHeaders, _ version: EngineIOVersion, messageLimit: Int, timeout: Duration) {
+        (self.address, self.headers, self.version, self.timeout) = (address, headers, version, timeout)
+        self.reader = EngineIOPayloadReader(version, limit: messageLimit)
+    }
+
+    /// Each packet has a limit, and a server sends all that it has.
+    package var bodyLimit: Int? { nil }
+
+    /// A server forgets a client that doesn't answer its pings, or doesn't ping it.
+    package var pausedPolling: HTTPPausedPolling? {
+        let interval = self.handshake.map { Duration.milliseconds($0.pingInterval) } ?? .seconds(25)
+        return HTTPPausedPolling(interval: max(.milliseconds(10), interval / 2), byteLimit: 16 << 20)
+    }
+
+    private mutating func request(_ method: String, body: [UInt8] = [], idleTimeout: Duration) -> HTTPRequest {
+        var endpoint = self.address.engineIO(self.version, .polling, sid: self.handshake?.sid)
+        // No cache on the way has an answer to this URL.
+        endpoint.addQuery("t", PrimusAddress.cacheKey(milliseconds: self.requests))
+        self.requests += 1
+        // Without it, servers of version 3 send packets as bytes that aren't text.
+        if self.version == .v3 { endpoint.addQuery("b64", "1") }
+        var headers = self.headers
+        if !body.isEmpty { headers["Content-Type"] = "text/plain;charset=UTF-8" }
+        return HTTPRequest(method, endpoint, headers: headers, body: body, connectTimeout: self.timeout, idleTimeout: idleTimeout)
+    }
+
+    package mutating func receivingRequest() -> HTTPRequest {
+        // The client's limit for silence ends a connection earlier.
+        let wait = self.handshake.map { max(self.timeout, .milliseconds($0.pingInterval + $0.pingTimeout) * 2) }
+        return self.request("GET", idleTimeout: wait ?? self.timeout)
+    }
+
+    package func received(_ head: HTTPResponseHead) -> HTTPVerdict { head.status == 200 ? .proceed : .reject }
+
+    package mutating func decode(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(TransportError) {
+        try self.read(into: &batch) { reader, batch throws(EngineIOError) in try reader.read(bytes, into: &batch) }
+    }
+
+    package mutating func bodyEnded(into batch: inout MessageBatch) throws(TransportError) -> HTTPVerdict {
+        try self.read(into: &batch) { reader, batch throws(EngineIOError) in try reader.finish(into: &batch) }
+        if self.isClosed { return .end(.transport(TransportError(.closed, "The server ended the session."))) }
+        guard self.handshake == nil else { return .proceed }
+        throw TransportError(
+            .protocolViolation, "\(self.address.endpoint) answered without a session. Check that the transformer of the server is engine.io.")
+    }
+
+    /// Reads packets, and looks at those that concern the requests.
+    private mutating func read(
+        into batch: inout MessageBatch,
+        _ body: (inout EngineIOPayloadReader, inout MessageBatch) throws(EngineIOError) -> Void
+    ) throws(TransportError) {
+        let start = batch.entries.count
+        do throws(EngineIOError) {
+            try body(&self.reader, &batch)
+        } catch {
+            throw TransportError(.protocolViolation, "The answer of \(self.address.endpoint) can't be read: \(error.description)")
+        }
+        for entry in batch.entries[start...] where entry.kind == .text {
+            switch batch.bytes[entry.range].first {
+            case UInt8(ascii: "1")? where entry.range.count == 1: self.isClosed = true
+            case UInt8(ascii: "0")? where self.handshake == nil:
+                self.handshake = try? EngineIOHandshake(parsing: Array(batch.bytes[entry.range].dropFirst()))
+            default: break
+            }
+        }
+    }
+
+    package mutating func sendingRequest(_ messages: ArraySlice<WebSocketMessage>) -> (request: HTTPRequest, count: Int) {
+        // Polling has no ping frames. A server ignores this packet, and its answer shows that it is there.
+        let noop = EngineIOPacket(.noop).webSocketMessage(self.version)
+        let packets = messages.map { $0.kind == .ping || $0.kind == .pong ? noop : $0 }
+        let (body, count) = EngineIOPayload.encode(packets[...], self.version, limit: self.handshake?.maxPayload ?? Self.bodySize)
+        return (self.request("POST", body: body, idleTimeout: self.timeout), count)
+    }
+
+    /// The size of a body with several packets, in bytes, for a server that doesn't tell its limit. Servers before engine.io 4 accept 100 MB,
+    /// and later ones 1 MB, unless they are configured otherwise.
+    private static let bodySize = 900_000
+
+    package func sent(_ response: HTTPResponse) -> HTTPVerdict { .proceed }
+
+    package mutating func closing(_ code: CloseCode, reason: String) -> HTTPClosing {
+        if reason == Self.upgraded { return .finishReceiving }
+        // The server has ended the session, or hasn't begun it.
+        if self.isClosed || self.handshake == nil { return .cancel }
+        let packet = EngineIOPayload.encode([EngineIOPacket(.close).webSocketMessage(self.version)], self.version).body
+        return .request(self.request("POST", body: packet, idleTimeout: self.timeout))
+    }
+}

@@ -1,0 +1,91 @@
+import PrimusWire
+package import RealtimeCore
+
+/// A session of SockJS over HTTP: one response with many frames, which is asked for again when it has become long, or one response for each
+/// frame; and requests with the messages of the client.
+///
+/// Each frame arrives as the message that a WebSocket would carry, and messages are sent in the same form.
+///
+/// Source: the protocol description of SockJS 0.3.3.
+package struct SockJSPollingRules: HTTPConnectionRules {
+    private let receiving: Endpoint
+    private let sending: Endpoint
+    private let headers: HTTPHeaders
+    private let timeout: Duration
+    private var reader: SockJSFrameReader
+    /// Whether the server has ended the session.
+    private var isClosed = false
+
+    /// - Parameters:
+    ///   - transport: `xhr` or `xhr_streaming`.
+    ///   - address: The address of the server, with the credentials.
+    ///   - server: A number below 1,000.
+    ///   - session: The ID of the session.
+    ///   - headers: The header fields of all requests.
+    ///   - messageLimit: The maximum size of a frame in bytes.
+    ///   - timeout: The time limit for a connection of a request, and for the answer to all but those that wait for frames.
+    package init(
+        _ transport: SockJSTransport, _ address: PrimusAddress, server: Int, session: String, _ headers: HTTPHeaders, messageLimit: Int,
+        timeout: Duration
+    ) {
+        self.receiving = address.sockJSSession(transport, server: server, session: session)
+        self.sending = address.sockJSSession(.xhrSend, server: server, session: session)
+        (self.headers, self.timeout) = (headers, timeout)
+        // A stream begins with 2,048 letters that aren't a frame.
+        self.reader = SockJSFrameReader(limit: max(2048, messageLimit))
+    }
+
+    /// Each frame has a limit.
+    package var bodyLimit: Int? { nil }
+
+    /// Servers forget a client that hasn't asked for 5 seconds, by default.
+    package var pausedPolling: HTTPPausedPolling? { HTTPPausedPolling(interval: .seconds(2), byteLimit: 16 << 20) }
+
+    /// The client's limit for silence ends a connection whose server sends no heartbeats.
+    package func receivingRequest() -> HTTPRequest {
+        HTTPRequest("POST", self.receiving, headers: self.headers, connectTimeout: self.timeout, idleTimeout: .seconds(365 * 86400))
+    }
+
+    package func received(_ head: HTTPResponseHead) -> HTTPVerdict { head.status == 200 ? .proceed : .reject }
+
+    package mutating func decode(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(TransportError) {
+        let start = batch.entries.count
+        do throws(SockJSError) {
+            try self.reader.read(bytes, into: &batch)
+        } catch {
+            throw TransportError(.protocolViolation, "The answer of \(self.receiving.origin) can't be read: \(error.description)")
+        }
+        self.isClosed = self.isClosed || batch.entries[start...].contains { batch.bytes[$0.range].first == UInt8(ascii: "c") }
+    }
+
+    package mutating func bodyEnded(into batch: inout MessageBatch) -> HTTPVerdict {
+        self.reader.reset()
+        return self.isClosed ? .end(.transport(TransportError(.closed, "The server ended the session."))) : .proceed
+    }
+
+    package func sendingRequest(_ messages: ArraySlice<WebSocketMessage>) -> (request: HTTPRequest, count: Int) {
+        var (arrays, size, count) = ([ArraySlice<UInt8>](), 0, 0)
+        for message in messages {
+            // A later message that is smaller must not overtake this one.
+            if count > 0, size + message.bytes.count > Self.bodySize { break }
+            // There are no ping frames. The answer to an empty array shows that the server is there.
+            if message.kind == .text { arrays.append(message.bytes.dropFirst().dropLast()) }
+            size += message.bytes.count
+            count += 1
+        }
+        let body = [UInt8(ascii: "[")] + arrays.joined(separator: [UInt8(ascii: ",")]) + [UInt8(ascii: "]")]
+        var headers = self.headers
+        headers["Content-Type"] = "text/plain;charset=UTF-8"
+        let request = HTTPRequest(
+            "POST", self.sending, headers: headers, body: body, connectTimeout: self.timeout, idleTimeout: self.timeout)
+        return (request, count)
+    }
+
+    /// The number of bytes after which no further message is added to the body of a request.
+    private static let bodySize = 1 << 20
+
+    package func sent(_ response: HTTPResponse) -> HTTPVerdict { .proceed }
+
+    /// SockJS has no message for the end. The server notices it when no request follows.
+    package func closing(_ code: CloseCode, reason: String) -> HTTPClosing { .cancel }
+}

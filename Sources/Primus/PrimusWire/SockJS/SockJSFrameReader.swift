@@ -1,0 +1,56 @@
+package import RealtimeCore
+
+/// Reads the frames in the responses of SockJS over HTTP, each of which ends with a line feed.
+package struct SockJSFrameReader: Sendable {
+    private let limit: Int
+    /// The beginning of a frame.
+    private var partial: [UInt8] = []
+
+    /// - Parameter limit: The maximum size of a frame in bytes.
+    package init(limit: Int) {
+        self.limit = limit
+    }
+
+    /// Reads a piece of a response.
+    ///
+    /// Invalid UTF-8 is replaced by U+FFFD.
+    ///
+    /// - Parameters:
+    ///   - bytes: The piece, which is valid during the call only.
+    ///   - batch: The frames that are complete are appended to it.
+    /// - Throws: ``SockJSError`` if a frame exceeds the limit.
+    package mutating func read(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(SockJSError) {
+        var rest = bytes
+        while let end = rest.firstIndex(of: UInt8(ascii: "\n")) {
+            let line = UnsafeRawBufferPointer(rebasing: rest[..<end])
+            rest = UnsafeRawBufferPointer(rebasing: rest[(end + 1)...])
+            if self.partial.isEmpty {
+                try self.check(line.count)
+                Self.append(line, to: &batch)
+            } else {
+                try self.keep(line)
+                self.partial.withUnsafeBytes { Self.append($0, to: &batch) }
+                self.partial = []
+            }
+        }
+        try self.keep(rest)
+    }
+
+    /// Forgets the beginning of a frame, because the response has ended.
+    package mutating func reset() { self.partial = [] }
+
+    private mutating func keep(_ bytes: UnsafeRawBufferPointer) throws(SockJSError) {
+        try self.check(self.partial.count + bytes.count)
+        self.partial += bytes
+    }
+
+    private func check(_ size: Int) throws(SockJSError) {
+        guard size <= self.limit else { throw SockJSError("a frame has more than \(self.limit) bytes") }
+    }
+
+    private static func append(_ line: UnsafeRawBufferPointer, to batch: inout MessageBatch) {
+        // A stream begins with 2,048 times the letter of a heartbeat, which makes browsers read on.
+        if line.count > 1, line.first == UInt8(ascii: "h") { return }
+        batch.append(repairing: line)
+    }
+}
