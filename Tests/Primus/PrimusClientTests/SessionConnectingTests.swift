@@ -23,7 +23,7 @@ import Testing
         var session = self.detecting { $0.endpoint.target = "/?a=1&a=2&x" }
         #expect(session.open() == ["state opening", "1 GET http://host/primus/spec?a=1&a=2&x"])
         #expect(session.respond(1, 200, Self.spec) == ["open #1 ws://host/primus?a=1&a=2&x"])
-        #expect(session.opened(session.connection) == ["dialect websockets json", "state open"])
+        #expect(session.opened(session.connection) == ["dialect websockets json", "transport webSockets", "state open"])
         session.close(drop)
         #expect(session.advance(by: .seconds(1)).last == "open #2 ws://host/primus?a=1&a=2&x")
     }
@@ -83,7 +83,7 @@ import Testing
         let parts = opened.first?.split(separator: "/").map(String.init) ?? []
         #expect(parts.suffix(1) == ["websocket"] && parts.count == 6 && parts[3].utf8.count == 3 && parts[4].utf8.count == 8)
         #expect(session.opened(session.connection).isEmpty)
-        #expect(session.receive("o") == ["dialect sockjs json", "state open"])
+        #expect(session.receive("o") == ["dialect sockjs json", "transport webSockets", "state open"])
         #expect(session.receive(#"a["\"a\"","{\"b\":2}"]"#) == [#"data "a""#, #"data {"b":2}"#])
         #expect(session.write(["x": 1]) == [#"#2 ["{\"x\":1}"]"#])
         // The next attempt knows.
@@ -216,7 +216,7 @@ import Testing
         #expect(session.opened(session.connection).isEmpty)
         #expect(
             session.receive(#"0{"sid":"abc","upgrades":[],"pingInterval":25000,"pingTimeout":20000,"maxPayload":100}"#)
-                == ["dialect engine.io json", "state open", "sparkID abc"])
+                == ["dialect engine.io json", "transport webSockets", "state open", "sparkID abc"])
         #expect(session.receive("2") == ["#1 3"])
         #expect(session.receive(#"4"primus::ping::17""#) == [#"#1 4"primus::pong::17""#])
         #expect(session.write("x") == [#"#1 4"x""#])
@@ -279,14 +279,14 @@ import Testing
         let (first, second): (PrimusCredentials, PrimusCredentials) = (["Authorization": "one-token"], ["Authorization": "two-token"])
         var session = SessionHarness(.updates) { $0.credentials = { [:] } }
         session.open()
-        let endpoint = session.machine.request.webSocket.endpoint.http
+        let endpoint = session.machine.request.endpoint.http
         func prepared(_ credentials: PrimusCredentials) -> PrimusSession.WorkResult {
             .prepared(.success(PrimusPrepared(endpoint: endpoint, credentials: credentials)))
         }
         session.finish(1, prepared(first))
         #expect(session.refuse(401) == ["2 prepare"])
         #expect(session.finish(2, prepared(second)) == ["open #2 ws://host/primus"])
-        #expect(session.machine.request.webSocket.headers["Authorization"] == "two-token")
+        #expect(session.webSocketRequest?.headers["Authorization"] == "two-token")
         #expect(session.refuse(401).first == "state closed unauthorized")
 
         session.open()

@@ -28,7 +28,7 @@ struct SessionHarness: TextHarness {
         return options
     }
 
-    func text(of request: PrimusRequest) -> String { "\(request.webSocket.endpoint.origin)\(request.webSocket.endpoint.target)" }
+    func text(of request: PrimusRequest) -> String { "\(request.endpoint.origin)\(request.endpoint.target)" }
 
     func text(of work: PrimusSession.Work, _ id: WorkID) -> String {
         switch work {
@@ -104,6 +104,7 @@ struct SessionHarness: TextHarness {
         case .reconnected(let retry): "reconnected \(retry.attempt)"
         case .connectTimedOut: "connectTimedOut"
         case .reconnectFailed: "reconnectFailed"
+        case .transport(let transport): "transport \(transport)"
         case .latency(let latency): "latency \(latency)"
         case .sparkID(let id): "sparkID \(id)"
         case .ended(let error): "ended \(error.map { "\($0.code)" } ?? "-")"
@@ -111,6 +112,11 @@ struct SessionHarness: TextHarness {
         case .online: "online"
         case .offline: "offline"
         }
+    }
+
+    /// The request of a WebSocket that is opened next.
+    var webSocketRequest: WebSocketRequest? {
+        if case .webSocket(let request) = self.machine.request.connection { request } else { nil }
     }
 
     // MARK: Inputs

@@ -14,7 +14,12 @@ struct ClientPeerTests {
         var transformer = "websockets"
         var parser = "json"
         var options: [String] = []
-        var testDescription: String { "\(self.server), \(self.transformer), \(self.parser) \(self.options.joined(separator: " "))" }
+        /// The ways to the server; `nil` for a WebSocket.
+        var ways: [PrimusWay]?
+        var testDescription: String {
+            let ways = self.ways.map { ", " + $0.map(\.description).joined(separator: " then ") } ?? ""
+            return "\(self.server), \(self.transformer), \(self.parser)\(ways) \(self.options.joined(separator: " "))"
+        }
         var carriesBytes: Bool { self.parser != "json" }
     }
 
@@ -28,8 +33,23 @@ struct ClientPeerTests {
             Dialect(server: "primus6", transformer: "engine.io"), Dialect(server: "primus6", transformer: "engine.io", parser: "binary"),
         ]
 
+    /// The kinds of connections over HTTP, and the move to a WebSocket.
+    static let polled: [Dialect] =
+        ["primus", "primus6"].flatMap { server in
+            [[PrimusWay.polling], [.polling, .webSocket]].flatMap { ways in
+                [
+                    Dialect(server: server, transformer: "engine.io", ways: ways),
+                    Dialect(server: server, transformer: "engine.io", parser: "binary", ways: ways),
+                ]
+            } + [PrimusWay.framedWebSocket, .streaming, .polling].map { Dialect(server: server, transformer: "sockjs", ways: [$0]) }
+        } + [
+            Dialect(transformer: "engine.io", parser: "msgpack", ways: [.polling]),
+            Dialect(transformer: "engine.io", parser: "ejson", ways: [.polling, .webSocket]),
+            Dialect(transformer: "sockjs", parser: "ejson", ways: [.streaming]),
+        ]
+
     /// One of each transformer and version.
-    static let some: [Dialect] = Self.dialects.filter { $0.parser == "json" }
+    static let some: [Dialect] = (Self.dialects + Self.polled).filter { $0.parser == "json" }
 
     /// Starts a server, and opens a client of it.
     func with(
@@ -43,6 +63,11 @@ struct ClientPeerTests {
         configuration.connectTimeout = .seconds(300)
         configuration.reconnectTimeout = .seconds(300)
         configuration.detectionTimeout = .seconds(300)
+        if let ways = dialect.ways {
+            configuration.ways = ways
+            configuration.startsWithPolling = true
+            configuration.allowedTransports = ways.contains { $0.transport == .webSockets } ? .all : .polling
+        }
         try configure(&configuration)
         let primus = PrimusConnection(configuration)
         primus.open()
@@ -51,7 +76,7 @@ struct ClientPeerTests {
         peer.stop()
     }
 
-    @Test(arguments: Self.dialects)
+    @Test(arguments: Self.dialects + Self.polled)
     func `values of every kind come back as they were`(dialect: Dialect) async throws {
         try await self.with(dialect) { _, primus in
             let messages = primus.messages.makeAsyncIterator()
@@ -72,7 +97,7 @@ struct ClientPeerTests {
         }
     }
 
-    @Test(arguments: Self.dialects)
+    @Test(arguments: Self.dialects + Self.polled)
     func `a burst arrives complete and in order, and so does one that is written`(dialect: Dialect) async throws {
         try await self.with(dialect) { _, primus in
             let messages = primus.messages(buffer: .pauseReading(1_000)).makeAsyncIterator()

@@ -344,7 +344,7 @@ package struct HTTPConnectionMachine: Sendable {
 
     private mutating func endRejected(_ exchange: Exchange) -> [Command] {
         let response = HTTPResponse(exchange.head ?? HTTPResponseHead(status: 0), body: exchange.rejection ?? [])
-        let message = "\(exchange.request.endpoint) answered with status \(response.statusSummary)"
+        let message = "\(exchange.request.endpoint) answered with status \(response.summary)"
         let isOpening = if case .opening = self.state { true } else { false }
         return self.end(.transport(TransportError(isOpening ? .upgradeRejected : .requestRejected, message, response: response)))
     }
@@ -410,7 +410,7 @@ package struct HTTPConnectionMachine: Sendable {
 
     /// The server has rejected messages.
     private mutating func endRejected(_ exchange: Exchange, _ response: HTTPResponse) -> [Command] {
-        let message = "\(exchange.request.endpoint) rejected messages with status \(response.statusSummary)"
+        let message = "\(exchange.request.endpoint) rejected messages with status \(response.summary)"
         return self.end(.transport(TransportError(.requestRejected, message, response: response)))
     }
 

@@ -138,6 +138,10 @@ public final class PrimusConnection: Sendable {
         return id
     }
 
+    /// The kind of the connection in use; `nil` if the client isn't connected. A session of engine.io that began with polling changes to
+    /// ``PrimusTransport/webSockets`` when it has moved.
+    public var transport: PrimusTransport? { self.driver.read { $0.transport } }
+
     /// The current state of the client.
     public var state: PrimusState { self.driver.read { $0.state } }
     /// Whether the client is connected: ``state`` is ``PrimusState/open``.

@@ -6,18 +6,24 @@ extension PrimusConfiguration {
     func dependencies(_ cookies: HTTPClient.Cookies) -> SessionDriver<PrimusSession>.Dependencies {
         let transports = self.transports
         let http = HTTPClient(transports, cookies: cookies)
+        let environment = HTTPConnection.Environment(transports, cookies: cookies, log: self.log, subsystem: "primus")
+        let connect: @Sendable (PrimusRequest, ConnectionID, any WebSocketEvents) -> any WebSocketConnection = { request, id, events in
+            switch request.connection {
+            case .webSocket(let request): transports.webSocket.makeConnection(request, id: id, events: events)
+            case .http(let rules): HTTPConnection(rules, in: environment, id: id, events: events)
+            }
+        }
         return .init(
             connect: { request, id, events, driver in
                 guard request.customParser != nil || request.customTransformer != nil else {
-                    return transports.webSocket.makeConnection(request.webSocket, id: id, events: events)
+                    return connect(request, id, events)
                 }
                 // The application's code runs outside the driver's lock.
                 let translation = PrimusTranslation(request)
                 let translated = PrimusTranslatedEvents(events, translation) { id, message, error in
                     driver.step { $0.received(unreadable: message, error, on: id, now: $1, &$2) }
                 }
-                let connection = transports.webSocket.makeConnection(request.webSocket, id: id, events: translated)
-                return PrimusTranslatedConnection(connection, translation)
+                return PrimusTranslatedConnection(connect(request, id, translated), translation)
             },
             time: transports.time, log: self.log, describe: { _ in { PrimusFrameText.text($0, $1) } }, subsystem: "primus"
         ) { work, id, driver in

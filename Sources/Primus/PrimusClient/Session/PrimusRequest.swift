@@ -1,15 +1,37 @@
 package import PrimusWire
 package import RealtimeCore
 
+/// How packets travel between a client and a server.
+package enum PrimusWay: String, Hashable, Sendable, CustomStringConvertible {
+    /// A WebSocket; that of SockJS without framing.
+    case webSocket = "webSockets"
+    /// The WebSocket of SockJS with framing.
+    case framedWebSocket = "webSockets with framing"
+    /// The responses without an end of SockJS.
+    case streaming
+    case polling
+
+    package var description: String { self.rawValue }
+
+    package var transport: PrimusTransport {
+        switch self {
+        case .webSocket, .framedWebSocket: .webSockets
+        case .streaming: .streaming
+        case .polling: .polling
+        }
+    }
+}
+
 /// A connection to open. It contains credentials.
 package struct PrimusRequest: Sendable {
-    /// How the connection carries its packets.
-    package enum Kind: Hashable, Sendable {
-        case webSocket
+    /// How the connection reaches the server.
+    package enum Connection: Sendable {
+        case webSocket(WebSocketRequest)
+        case http(any HTTPConnectionRules)
     }
 
-    package var kind = Kind.webSocket
-    package var webSocket: WebSocketRequest
+    package var connection: Connection
+    package var endpoint: Endpoint
     /// How packets travel in messages.
     package var framing: PrimusFraming
     package var customTransformer: (any PrimusCustomTransformer)?
@@ -74,7 +96,7 @@ package struct PrimusPrepared: Sendable {
 }
 
 extension PrimusRequest: Redacting {
-    package var visibleFields: [(name: String, value: Any?)] { [("endpoint", self.webSocket.endpoint)] }
+    package var visibleFields: [(name: String, value: Any?)] { [("endpoint", self.endpoint)] }
 }
 
 extension PrimusPreparation: Redacting {

@@ -6,15 +6,52 @@ extension PrimusSession {
     private static let userAgent = "swift-realtime Primus"
 
     package var request: PrimusRequest {
-        let endpoint = self.webSocketEndpoint
-        return PrimusRequest(
-            webSocket: WebSocketRequest(
-                endpoint, headers: self.cookies.headers(self.headers(for: endpoint), for: endpoint),
-                messageLimit: self.options.messageLimit, timeout: self.connection.policy.openTimeout),
-            framing: self.attempt.framing, customTransformer: self.options.customTransformer, customParser: self.options.customParser)
+        PrimusRequest(
+            connection: self.requestedConnection, endpoint: self.requestedEndpoint, framing: self.attempt.framing,
+            customTransformer: self.options.customTransformer, customParser: self.options.customParser)
     }
 
-    private var address: PrimusAddress { PrimusAddress(self.attempt.endpoint) }
+    /// The URL of the first request.
+    private var requestedEndpoint: Endpoint {
+        switch self.attempt.way {
+        case .webSocket: self.webSocketEndpoint
+        case .framedWebSocket: self.sockJSSession(.websocket)
+        case .streaming: self.sockJSSession(.xhrStreaming)
+        case .polling where self.attempt.dialect.transformer == .sockjs: self.sockJSSession(.xhr)
+        case .polling: self.address.engineIO(self.engineIOVersion, .polling)
+        }
+    }
+
+    private var requestedConnection: PrimusRequest.Connection {
+        let endpoint = self.requestedEndpoint
+        let headers = self.headers(for: endpoint)
+        switch self.attempt.way {
+        case .webSocket, .framedWebSocket: return .webSocket(self.webSocketRequest(endpoint))
+        case .polling where self.attempt.dialect.transformer != .sockjs:
+            return .http(
+                EngineIOPollingRules(
+                    self.address, headers, self.engineIOVersion, messageLimit: self.options.messageLimit,
+                    timeout: self.connection.policy.openTimeout))
+        case .streaming, .polling:
+            return .http(
+                SockJSPollingRules(
+                    endpoint, sending: self.sockJSSession(.xhrSend), headers, messageLimit: self.options.messageLimit,
+                    timeout: self.connection.policy.openTimeout))
+        }
+    }
+
+    /// A WebSocket at an endpoint.
+    func webSocketRequest(_ endpoint: Endpoint) -> WebSocketRequest {
+        WebSocketRequest(
+            endpoint, headers: self.cookies.headers(self.headers(for: endpoint), for: endpoint), messageLimit: self.options.messageLimit,
+            timeout: self.connection.policy.openTimeout)
+    }
+
+    private func sockJSSession(_ transport: SockJSTransport) -> Endpoint {
+        self.sockJSAddress.sockJSSession(transport, server: self.attempt.sockJSServer, session: self.attempt.sockJSSession)
+    }
+
+    var address: PrimusAddress { PrimusAddress(self.attempt.endpoint) }
 
     /// The address of the sessions of SockJS.
     private var sockJSAddress: PrimusAddress { self.attempt.sockJSBase.map { PrimusAddress(sockJSBase: $0) } ?? self.address }
@@ -23,18 +60,13 @@ extension PrimusSession {
         if let custom = self.options.customTransformer { return custom.webSocket(self.address.endpoint).webSocket }
         switch self.attempt.dialect.transformer {
         case .engineIO: return self.address.engineIO(self.engineIOVersion, .websocket)
-        case .sockjs where self.knowledge.needsSockJSFraming:
-            var generator = self.generator
-            return self.sockJSAddress.sockJSSession(
-                .websocket, server: Int.random(in: 0..<1000, using: &generator),
-                session: PrimusAddress.sockJSSessionID(using: &generator))
         case .sockjs: return self.address.sockJSRaw
         default: return self.address.plain
         }
     }
 
     /// The version of engine.io: that which has worked, or that of the server's version of Primus.
-    private var engineIOVersion: EngineIOVersion {
+    var engineIOVersion: EngineIOVersion {
         if let known = self.knowledge.engineIO { return known }
         let major = self.attempt.dialect.version.flatMap { Int($0.prefix { $0 != "." }) }
         return major.map { $0 < 8 } ?? false ? .v3 : .v4
@@ -57,7 +89,8 @@ extension PrimusSession {
 
     package mutating func begin(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         self.cookies.removeExpired(now: now)
-        if self.attempt.hasFallenBack, self.attempt.refusal == nil { return self.connect(id, &effects) }
+        self.attempt.opening = .preparing
+        if self.attempt.isContinued, self.attempt.refusal == nil { return self.connect(id, now: now, &effects) }
         let preparation = PrimusPreparation(
             endpoint: PrimusAddress(self.options.endpoint).endpoint, credentials: self.options.credentials,
             requestURL: self.options.requestURL, plugins: self.options.plugins.filter { $0.hooks.contains(.url) })
@@ -160,29 +193,75 @@ extension PrimusSession {
             return self.fail(id, PrimusError(.unsupported, problem), isFinal: true, now: now, &effects)
         }
         self.coding = self.options.customParser.map { PrimusCoding($0) } ?? PrimusCoding(dialect.parser) ?? .json
-        self.connect(id, &effects)
+        self.connect(id, now: now, &effects)
     }
 
     // MARK: Connecting
 
-    private mutating func connect(_ id: ConnectionID, _ effects: inout Effects<Self>) {
-        (self.attempt.handshake, self.attempt.sockJSBase) = (nil, nil)
+    /// The ways to the server that the settings allow, in the order in which an attempt uses them: first the one that has worked before.
+    private var ways: [PrimusWay] {
+        if let ways = self.options.ways { return ways }
+        var ways: [PrimusWay]
         switch self.attempt.dialect.transformer {
-        case .engineIO: self.attempt.framing = .engineIO(self.engineIOVersion, .client)
-        case .sockjs where self.knowledge.needsSockJSFraming:
-            self.attempt.framing = .sockJS(.client)
-            let request = self.get(self.address.sockJSInfo, timeout: self.connection.policy.openTimeout)
-            self.works.start(.request(request), for: .info(id), &effects)
-            return
-        default: self.attempt.framing = .plain
+        case .engineIO: ways = self.options.startsWithPolling ? [.polling, .webSocket] : [.webSocket, .polling]
+        case .sockjs: ways = [.webSocket, .framedWebSocket, .streaming, .polling]
+        default: ways = [.webSocket]
         }
-        self.openWebSocket(id, &effects)
+        if let known = self.knowledge.way, let index = ways.firstIndex(of: known) { ways.insert(ways.remove(at: index), at: 0) }
+        return ways.filter { self.options.allowedTransports.contains($0.transport == .webSockets ? .webSockets : .polling) }
     }
 
-    private mutating func openWebSocket(_ id: ConnectionID, _ effects: inout Effects<Self>) {
+    /// The way that this attempt uses next; `nil` if it has used all of them.
+    private var nextWay: PrimusWay? {
+        self.ways.first { way in
+            // What the server says of itself.
+            if way == .framedWebSocket, self.attempt.sockJSInfo?.webSocket == false { return false }
+            return !self.attempt.failures.contains(way)
+        }
+    }
+
+    private mutating func connect(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        self.attempt.handshake = nil
+        guard let way = self.nextWay else {
+            let message = "The server of SockJS doesn't accept WebSockets. Allow them on the server, or allow polling."
+            return self.fail(id, PrimusError(.unsupported, message), now: now, &effects)
+        }
+        self.attempt.way = way
+        switch self.attempt.dialect.transformer {
+        case .engineIO: self.attempt.framing = .engineIO(self.engineIOVersion, .client)
+        case .sockjs where way != .webSocket:
+            self.attempt.framing = .sockJS(.client)
+            if self.attempt.sockJSInfo == nil {
+                self.attempt.infoRequestedAt = now
+                let request = self.get(self.address.sockJSInfo, timeout: self.connection.policy.openTimeout)
+                self.works.start(.request(request), for: .info(id), &effects)
+                return
+            }
+        default: self.attempt.framing = .plain
+        }
+        self.openWay(id, now: now, &effects)
+    }
+
+    private mutating func openWay(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        if case .sockJS = self.attempt.framing {
+            self.attempt.sockJSServer = Int.random(in: 0..<1000, using: &self.generator)
+            self.attempt.sockJSSession = PrimusAddress.sockJSSessionID(using: &self.generator)
+        }
         let request = self.request
-        _ = self.generator.next()
+        self.attempt.opening = .way(deadline: self.wayTimeout.map { now.advanced(by: $0) })
         effects.commands.append(.open(id, request))
+    }
+
+    /// The time limit of the way that is being opened; `nil` for the last one, which has that of the attempt.
+    ///
+    /// Source: `countRTO` in `main.js` of sockjs-client.
+    private var wayTimeout: Duration? {
+        guard self.ways.contains(where: { $0 != self.attempt.way && !self.attempt.failures.contains($0) }) else { return nil }
+        let limit = self.connection.policy.openTimeout / 2
+        guard let roundTrip = self.attempt.roundTrip else { return limit }
+        let timeout = roundTrip > .milliseconds(100) ? roundTrip * 4 : .milliseconds(300) + roundTrip
+        // A server whose processor is busy may need longer than the round trip shows.
+        return min(limit, max(.seconds(2), timeout * 2))
     }
 
     mutating func received(
@@ -193,10 +272,8 @@ extension PrimusSession {
         case .success(let response) where response.head.status == 200:
             do throws(SockJSError) {
                 let info = try SockJSInfo(parsing: response.body)
-                guard info.webSocket else {
-                    let message = "The SockJS server doesn't accept WebSockets. Allow them on the server."
-                    return self.fail(id, PrimusError(.unsupported, message), now: now, &effects)
-                }
+                self.attempt.sockJSInfo = info
+                self.attempt.roundTrip = self.attempt.infoRequestedAt?.duration(to: now)
                 if let reference = info.baseURL, !reference.isEmpty {
                     do throws(PrimusError) {
                         self.attempt.sockJSBase = try self.sockJSBase(reference)
@@ -204,7 +281,7 @@ extension PrimusSession {
                         return self.fail(id, error, now: now, &effects)
                     }
                 }
-                self.openWebSocket(id, &effects)
+                self.connect(id, now: now, &effects)
             } catch {
                 let message = "The answer of \(self.address.sockJSInfo) can't be read: \(self.redacted(error.description))"
                 self.fail(id, PrimusError(.handshakeFailed, message), now: now, &effects)
@@ -250,29 +327,56 @@ extension PrimusSession {
 
     // MARK: Other ways
 
-    /// Omits the raw WebSocket of SockJS, as after a refusal; for tests.
-    package mutating func forceSockJSFraming() { self.knowledge.needsSockJSFraming = true }
-
-    /// Decides to continue an attempt with another framing or version.
+    /// Decides to continue an attempt with another version or another way to the server.
     mutating func fallsBack(because ending: Ending) -> Bool {
-        guard ending.kind == .refused, self.connection.connected == nil, !self.attempt.hasFallenBack,
-            ending.failure.code != .unauthorized, self.options.customTransformer == nil
+        guard case .way = self.attempt.opening, self.connection.connected == nil, self.options.customTransformer == nil,
+            ending.failure.code != .unauthorized, ending.kind == .refused || ending.kind == .timedOut
         else { return false }
-        switch self.attempt.dialect.transformer {
-        case .sockjs where !self.knowledge.needsSockJSFraming && ending.reason.transportError?.code == .upgradeRejected:
-            self.knowledge.needsSockJSFraming = true
-        case .engineIO where self.refusesVersion(ending):
+        if self.refusesVersion(ending), !self.attempt.hasChangedVersion {
             self.knowledge.engineIO = self.engineIOVersion == .v4 ? .v3 : .v4
+            self.attempt.hasChangedVersion = true
+        } else {
+            // Each way has the same version.
+            if ending.failure.serverCode == .engineIOUnsupportedVersion { return false }
+            guard ending.kind == .timedOut || self.isFailureOfWay(ending) else { return false }
+            self.attempt.failures.add(self.attempt.way, ending.failure.message)
+            if self.nextWay == nil { return false }
+            if self.attempt.hasChangedVersion {
+                // The version wasn't what the server refused.
+                self.knowledge.engineIO = self.engineIOVersion == .v4 ? .v3 : .v4
+                self.attempt.hasChangedVersion = false
+            }
+        }
+        (self.attempt.isContinued, self.attempt.refusal, self.attempt.opening) = (true, nil, .preparing)
+        return true
+    }
+
+    /// Whether another way to the server may work.
+    private func isFailureOfWay(_ ending: Ending) -> Bool {
+        guard let error = ending.reason.transportError else { return true }
+        switch error.code {
+        case .upgradeRejected, .requestRejected, .protocolViolation, .proxyRejected, .closed, .reset, .timedOut, .tooLarge:
+            // The application on the server refuses the client, whichever way it comes.
+            return error.response.flatMap { PrimusError.refusal(in: $0) } == nil
         default: return false
         }
-        (self.attempt.hasFallenBack, self.attempt.refusal) = (true, nil)
-        return true
+    }
+
+    /// When the way that is being opened is given up for another one.
+    var wayDeadline: Instant? { if case .way(let deadline) = self.attempt.opening { deadline } else { nil } }
+
+    mutating func wayTimedOut(now: Instant, _ effects: inout Effects<Self>) {
+        self.attempt.opening = .way(deadline: nil)
+        guard let id = self.connection.current, self.connection.connected == nil else { return }
+        effects.commands.append(.abandon(id))
+        self.closed(id, .openTimeout, now: now, &effects)
     }
 
     /// Whether a server of engine.io refuses the version: with the status 400, or with the same text after it has accepted the WebSocket, where
     /// it isn't a frame.
     private func refusesVersion(_ ending: Ending) -> Bool {
-        if ending.failure.serverCode == .engineIOUnsupportedVersion { return true }
+        guard self.attempt.dialect.transformer == .engineIO else { return false }
+        if let code = ending.failure.serverCode { return code == .engineIOUnsupportedVersion }
         guard let error = ending.reason.transportError else { return false }
         if error.status == 400 { return true }
         if case .handshaking = self.connection.state { return error.code == .protocolViolation }

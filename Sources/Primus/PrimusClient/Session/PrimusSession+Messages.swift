@@ -6,12 +6,20 @@ import RealtimeSystem
 extension PrimusSession {
     package mutating func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>) {
         // A client that was ended only waits for its own messages.
-        guard self.connection.received(id, now: now), self.drainDeadline == nil else { return }
+        guard self.drainDeadline == nil else { return }
+        if id == self.move.candidate { return self.candidateReceived(id, batch, now: now, &effects) }
+        var current = id
+        if id == self.move.replaced, let connected = self.connection.connected {
+            // What the server sends on this connection precedes what it sends on the current one, and belongs to it.
+            current = connected
+        } else if !self.connection.received(id, now: now) {
+            return
+        }
         let framing = self.attempt.framing
         batch.bytes.withUnsafeBytes { bytes in
             for entry in batch.entries {
                 // A message may have ended the connection.
-                guard self.connection.current == id, self.drainDeadline == nil else { return }
+                guard self.connection.current == current, self.drainDeadline == nil else { return }
                 switch entry.kind {
                 case .ping: continue
                 case .pong:
@@ -22,11 +30,11 @@ extension PrimusSession {
                 let message = UnsafeRawBufferPointer(rebasing: bytes[entry.range])
                 self.trace(.received, entry.kind, Array(message)[...], &effects)
                 if case .plain = framing {
-                    self.received(entry.kind, message, on: id, now: now, &effects)
-                } else if self.connection.connected == id, let packet = framing.packet(entry.kind, message) {
-                    self.received(entry.kind, packet, on: id, now: now, &effects)
+                    self.received(entry.kind, message, on: current, now: now, &effects)
+                } else if self.connection.connected == current, let packet = framing.packet(entry.kind, message) {
+                    self.received(entry.kind, packet, on: current, now: now, &effects)
                 } else {
-                    framing.read(entry.kind, message) { self.received($0, on: id, now: now, &effects) }
+                    framing.read(entry.kind, message) { self.received($0, on: current, now: now, &effects) }
                 }
             }
         }
@@ -211,6 +219,10 @@ extension PrimusSession {
 
     /// Sends a message, and delivers it to the consumers of messages.
     mutating func send(_ message: WebSocketMessage, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        if case .moving(var held) = self.upgrade {
+            held.append(message)
+            return self.upgrade = .moving(held: held)
+        }
         effects.commands.append(.send(id, message))
         self.connection.sent(id, now: now)
         self.trace(.sent, message.kind, message.bytes[...], &effects)

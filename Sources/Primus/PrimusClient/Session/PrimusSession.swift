@@ -56,8 +56,20 @@ package struct PrimusSession: ReconnectingSession {
         var handshake: EngineIOHandshake?
         /// The address of the sessions of SockJS, if the server has another one for them, with the query for it.
         var sockJSBase: Endpoint?
-        /// Whether another framing or version was tried in this attempt.
-        var hasFallenBack = false
+        var opening = Opening.preparing
+        /// How packets travel.
+        var way = PrimusWay.webSocket
+        /// The ways that failed in this attempt.
+        var failures = FailedTransports<PrimusWay>()
+        /// Whether the other version of engine.io was tried in this attempt.
+        var hasChangedVersion = false
+        /// Whether the attempt goes on after the failure of a way or a version.
+        var isContinued = false
+        /// What a server of SockJS says of itself, and the time that its answer took.
+        var sockJSInfo: SockJSInfo?
+        var infoRequestedAt: Instant?
+        var roundTrip: Duration?
+        var (sockJSServer, sockJSSession) = (0, "")
         var startedAt: Instant
         /// When the specification is given up.
         var detectionDeadline: Instant?
@@ -67,6 +79,15 @@ package struct PrimusSession: ReconnectingSession {
         init(_ endpoint: Endpoint, now: Instant) {
             (self.endpoint, self.startedAt) = (endpoint, now)
         }
+    }
+
+    /// The step of an attempt.
+    enum Opening: Hashable, Sendable {
+        /// The credentials, the specification, and what a server of SockJS says of itself.
+        case preparing
+        /// A way to the server is being opened, until the time when another one is tried.
+        case way(deadline: Instant?)
+        case done
     }
 
     /// A refusal with the status 401 or 403, after which the application was asked for other credentials.
@@ -81,8 +102,8 @@ package struct PrimusSession: ReconnectingSession {
         var spec: PrimusSpec?
         /// Whether the server has no specification.
         var hasNoSpec = false
-        /// Whether the raw WebSocket of SockJS doesn't work.
-        var needsSockJSFraming = false
+        /// The way that has worked before.
+        var way: PrimusWay?
         var engineIO: EngineIOVersion?
     }
 
@@ -97,6 +118,8 @@ package struct PrimusSession: ReconnectingSession {
         var failure: PrimusError
         /// Whether another attempt fails as well.
         var isFinal = false
+        /// Whether the server refuses credentials that it has accepted before.
+        var refusesCredentials = false
     }
 
     /// Where the client is between its start and its end.
@@ -149,6 +172,11 @@ package struct PrimusSession: ReconnectingSession {
     var drainDeadline: Instant?
 
     var works = PendingWork<Purpose>()
+    /// The move from polling to a WebSocket.
+    var move = ConnectionMove()
+    var upgrade = Upgrade.none
+    /// The credentials that the server has refused on the established connection, for the next attempt.
+    private var expired: Refusal?
     var queue = PrimusWriteQueue()
     /// The number of values in the outgoing transforms.
     var transforming = 0
@@ -204,8 +232,8 @@ package struct PrimusSession: ReconnectingSession {
 
     package var nextDeadline: Instant? {
         .earliest(
-            .earliest(self.connection.nextDeadline, self.serverCloseDeadline), .earliest(self.attempt.detectionDeadline, self.drainDeadline)
-        )
+            .earliest(.earliest(self.connection.nextDeadline, self.serverCloseDeadline), .earliest(self.wayDeadline, self.upgradeDeadline)),
+            .earliest(self.attempt.detectionDeadline, self.drainDeadline))
     }
 
     package var waiterCount: Int {
@@ -240,12 +268,14 @@ package struct PrimusSession: ReconnectingSession {
         if self.drainDeadline != nil { self.finishDraining(now: now, &effects) }
         guard case .closed = self.state else { return }
         if let error = self.configurationError { return self.fail(error, &effects) }
+        self.knowledge.way = nil
         self.start(now: now, &effects)
     }
 
     package mutating func stop(now: Instant, _ effects: inout Effects<Self>) {
         guard let id = self.connection.connected, !self.isReleased else { return self.stopConnection(now: now, &effects) }
         if self.drainDeadline != nil { return }
+        self.finishUpgradeForEnd(now: now, &effects)
         self.flush(on: id, ignoresPause: true, now: now, &effects)
         guard self.transforming > 0 else { return self.stopConnection(now: now, &effects) }
         // What was written before the end isn't lost. For the application, the client is closed already.
@@ -292,6 +322,8 @@ package struct PrimusSession: ReconnectingSession {
     package mutating func networkChanged(now: Instant, _ effects: inout Effects<Self>) {
         // A client that the user has ended stays closed.
         if case .closed = self.state { return }
+        // On another network, another way may work.
+        self.knowledge.way = nil
         guard self.latestOptions.options.strategies.contains(.online) else { return }
         self.setOnline(&effects)
         self.checkConnection(now: now, &effects)
@@ -316,6 +348,7 @@ package struct PrimusSession: ReconnectingSession {
         // A check of the connection starts an attempt instead of the application's decision about it.
         if case .lost(isReported: false) = self.phase, case .reconnecting(let error) = self.state { self.reportLoss(error, &effects) }
         self.attempt = Attempt(self.options.endpoint, now: now)
+        self.attempt.refusal = self.expired.take()
         effects.log(.debug, "connection \(id): connecting to \(self.options.endpoint)")
         if self.retry != nil { self.trace(.outgoingReconnect, &effects) }
         self.trace(.outgoingOpen, &effects)
@@ -331,6 +364,7 @@ package struct PrimusSession: ReconnectingSession {
     // MARK: The connection
 
     package mutating func opened(_ id: ConnectionID, head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>) {
+        if id == self.move.candidate { return self.candidateOpened(id, head, now: now, &effects) }
         guard self.connection.opened(id, now: now) == .beginHandshake else { return }
         self.cookies.store(head.headers, from: self.attempt.endpoint, now: now)
         if !self.attempt.framing.hasHandshake { self.becomeOpen(id, now: now, &effects) }
@@ -340,13 +374,15 @@ package struct PrimusSession: ReconnectingSession {
     mutating func becomeOpen(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         guard self.connection.ready(id, self.heartbeat, now: now) == .announceConnected else { return }
         let isReconnect = self.hasConnected
+        self.attempt.opening = .done
+        if !self.attempt.failures.isEmpty { self.knowledge.way = self.attempt.way }
         (self.phase, self.lossError, self.hasReceivedServerPing) = (.connected, nil, false)
         (self.serverCloseDeadline, self.pingSentAt, self.sparkIDRequestedAt) = (nil, nil, nil)
         self.sparkID = self.attempt.handshake?.sid
         self.latency = self.attempt.startedAt.duration(to: now)
         self.retries.connected(now: now)
         self.connection.sharedPolicy = Self.policy(self.latestOptions.options, isReconnect: true)
-        effects.log(.info, "connection \(id): open over \(self.attempt.dialect.transformer) with \(self.attempt.dialect.parser)")
+        effects.log(.info, "connection \(id): open with \(self.attempt.dialect.transformer) over \(self.attempt.way), and \(self.attempt.dialect.parser)")
         self.trace(.incomingOpen, &effects)
         if let retry = self.retry.take() {
             self.publish(.dialect(self.attempt.dialect), &effects)
@@ -355,6 +391,7 @@ package struct PrimusSession: ReconnectingSession {
         } else {
             self.publish(.dialect(self.attempt.dialect), &effects)
         }
+        self.publish(.transport(self.attempt.way.transport), &effects)
         if isReconnect { effects.counters.reconnects += 1 }
         self.setOnline(&effects)
         self.setTraceState(.open, &effects)
@@ -364,11 +401,14 @@ package struct PrimusSession: ReconnectingSession {
         self.flush(on: id, now: now, &effects)
         self.trace(.open, &effects)
         self.openCallers.resumeAll(.success(.opened(sparkID: self.sparkID)), &effects)
+        self.beginUpgrade(now: now, &effects)
     }
 
     package mutating func timeout(now: Instant, _ effects: inout Effects<Self>) {
         if let deadline = self.connection.nextDeadline, deadline <= now { self.connectionTimeout(now: now, &effects) }
         if let deadline = self.attempt.detectionDeadline, deadline <= now { self.detectionTimedOut(now: now, &effects) }
+        if let deadline = self.wayDeadline, deadline <= now { self.wayTimedOut(now: now, &effects) }
+        if let deadline = self.upgradeDeadline, deadline <= now { self.upgradeTimedOut(&effects) }
         if let deadline = self.serverCloseDeadline, deadline <= now {
             self.serverCloseDeadline = nil
             // The server has announced the end, and leaves it to the client.
@@ -403,14 +443,23 @@ package struct PrimusSession: ReconnectingSession {
             limit: self.silenceLimit)
         let kind: Ending.Kind = wasConnected ? .lost : reason == .openTimeout ? .timedOut : .refused
         let isPermanent = reason.transportError?.code.isPermanent ?? false
+        // The next attempt asks for other credentials.
+        if wasConnected, failure.code == .unauthorized, self.options.credentials != nil {
+            return Ending(reason: reason, kind: kind, failure: failure, refusesCredentials: true)
+        }
         return Ending(reason: reason, kind: kind, failure: self.explained(failure), isFinal: isPermanent)
     }
 
     /// Adds why the server refused the credentials, if it has done so before in this attempt.
     private func explained(_ failure: PrimusError) -> PrimusError {
-        guard failure.code != .unauthorized, let refusal = self.attempt.refusal?.error else { return failure }
+        var message = failure.message
+        if self.connection.connected == nil { message = self.attempt.failures.added(to: message) }
+        if failure.code != .unauthorized, let refusal = self.attempt.refusal?.error {
+            message += " Before, the server refused other credentials: \(refusal.message)"
+        }
+        if message == failure.message { return failure }
         return PrimusError(
-            failure.code, "\(failure.message) Before, the server refused other credentials: \(refusal.message)",
+            failure.code, message,
             serverMessage: failure.serverMessage, serverCode: failure.serverCode, cause: failure.cause)
     }
 
@@ -430,9 +479,14 @@ package struct PrimusSession: ReconnectingSession {
         if case .closed = self.state { return .never }
         if ending.kind == .closedByServer || ending.isFinal { return .never }
         if self.fallsBack(because: ending) || self.asksForOtherCredentials(because: ending) { return .reopen }
-        if ending.failure.code == .unauthorized { return .never }
         // Settings that were changed apply to the decision, and to the delay before the next attempt.
         let options = self.latestOptions.options
+        if ending.refusesCredentials {
+            self.expired = Refusal(
+                credentials: self.attempt.credentials, endpoint: self.attempt.endpoint, error: ending.failure.forStorage)
+        } else if ending.failure.code == .unauthorized {
+            return .never
+        }
         switch ending.kind {
         case .lost: guard options.strategies.contains(.disconnect) else { return .never }
         case .refused, .timedOut:
@@ -482,6 +536,8 @@ package struct PrimusSession: ReconnectingSession {
             self.trace(.offline, &effects)
         }
         self.works.cancelAll(&effects)
+        self.endUpgrade(&effects)
+        self.attempt.opening = .done
         (self.isWritingPaused, self.serverCloseDeadline, self.attempt.detectionDeadline) = (false, nil, nil)
         (self.sparkID, self.sparkIDRequestedAt, self.pingSentAt) = (nil, nil, nil)
         self.sparkIDCallers.resumeAll(.failure(failure), &effects)

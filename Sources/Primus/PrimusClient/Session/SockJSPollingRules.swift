@@ -17,19 +17,15 @@ package struct SockJSPollingRules: HTTPConnectionRules {
     private var isClosed = false
 
     /// - Parameters:
-    ///   - transport: `xhr` or `xhr_streaming`.
-    ///   - address: The address of the server, with the credentials.
-    ///   - server: A number below 1,000.
-    ///   - session: The ID of the session.
+    ///   - receiving: The address of the session with the transport `xhr` or `xhr_streaming`, and with the credentials.
+    ///   - sending: That with the transport `xhr_send`.
     ///   - headers: The header fields of all requests.
     ///   - messageLimit: The maximum size of a frame in bytes.
     ///   - timeout: The time limit for a connection of a request, and for the answer to all but those that wait for frames.
     package init(
-        _ transport: SockJSTransport, _ address: PrimusAddress, server: Int, session: String, _ headers: HTTPHeaders, messageLimit: Int,
-        timeout: Duration
+        _ receiving: Endpoint, sending: Endpoint, _ headers: HTTPHeaders, messageLimit: Int, timeout: Duration
     ) {
-        self.receiving = address.sockJSSession(transport, server: server, session: session)
-        self.sending = address.sockJSSession(.xhrSend, server: server, session: session)
+        (self.receiving, self.sending) = (receiving, sending)
         (self.headers, self.timeout) = (headers, timeout)
         // A stream begins with 2,048 letters that aren't a frame.
         self.reader = SockJSFrameReader(limit: max(2048, messageLimit))

@@ -29,6 +29,14 @@ public struct PrimusConfiguration: Sendable {
     public var parser: PrimusParserKind?
     /// The parser of the application, which is used in the place of any other. A client keeps it for life.
     public var customParser: (any PrimusParser)? { didSet { self.kept = Kept() } }
+    /// The kinds of connections that the client may use. The default is ``PrimusTransportKinds/all``: with the transformers sockjs and engine.io,
+    /// a client that can't open a WebSocket continues the attempt with polling. The other transformers have WebSockets only.
+    public var allowedTransports = PrimusTransportKinds.all
+    /// Whether the client opens a session of engine.io with polling and moves it to a WebSocket then, as the client for JavaScript does. The
+    /// default is `false`: the WebSocket comes first, and polling only if it can't be opened.
+    public var startsWithPolling = false
+    /// The ways to the server, in place of those that the other settings determine; for tests.
+    package var ways: [PrimusWay]?
     /// How the client learns what the server speaks. The default is ``PrimusDetection/automatic``.
     public var detection = PrimusDetection.automatic
     /// The time limit for the server's specification. The default is 5 seconds.
@@ -119,6 +127,7 @@ public struct PrimusConfiguration: Sendable {
         for (name, limit) in limits + optional.compactMap({ name, limit in limit.map { (name, $0) } }) where limit <= .zero {
             return "The \(name) must be greater than zero, but is \(limit)."
         }
+        if self.allowedTransports.isDisjoint(with: .all) { return "The allowedTransports are empty. Allow webSockets, polling or both." }
         if let problem = self.retryProblem { return problem }
         for (name, limit) in [("messageLimit", self.messageLimit), ("sentMessageLimit", self.sentMessageLimit)] where limit < 1 {
             return "The \(name) must be at least 1 byte, but is \(limit)."
@@ -173,6 +182,14 @@ public struct PrimusConfiguration: Sendable {
             default: break
             }
         }
+        if !self.allowedTransports.contains(.webSockets) {
+            let name = self.customTransformer?.name ?? transformer.flatMap { $0.hasPolling ? nil : $0.description }
+            if let name {
+                return
+                    "The transformer \(Excerpt.of(name, limit: 100)) has WebSockets only. Allow webSockets, or use engine.io or sockjs on the "
+                    + "server."
+            }
+        }
         if self.customParser == nil, case .custom(let name)? = parser {
             return "The parser \(Excerpt.of(name, limit: 100)) isn't one of Primus. Set customParser to an implementation of it."
         }
@@ -185,7 +202,7 @@ extension PrimusConfiguration: Redacting {
     package var visibleFields: [(name: String, value: Any?)] {
         [
             ("endpoint", self.endpoint), ("transformer", self.transformer), ("parser", self.parser), ("detection", self.detection),
-            ("headers", self.headers), ("credentials", Redacted.optional(self.credentials)),
+            ("allowedTransports", self.allowedTransports), ("headers", self.headers), ("credentials", Redacted.optional(self.credentials)),
             ("requestURL", Redacted.optional(self.requestURL)), ("connectTimeout", self.connectTimeout),
             ("silenceLimit", self.silenceLimit), ("strategies", self.strategies), ("plugins", self.plugins.map(\.name)),
         ]

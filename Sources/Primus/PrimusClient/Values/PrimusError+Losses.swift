@@ -43,6 +43,11 @@ extension PrimusError {
         }
     }
 
+    /// The text with which the application on the server refuses a client; `nil` if a response has none.
+    static func refusal(in response: HTTPResponse) -> String? {
+        (try? JSONValue(parsing: response.body, limits: CodingLimits(depth: 16, size: 1 << 16)))?["error"]?.string
+    }
+
     /// Returns the text and the code in the body of a refusal: `{"error":…}` of Primus, or `{"code":…,"message":…}` of engine.io.
     private static func body(of response: HTTPResponse) -> (text: String?, code: PrimusCloseCode?) {
         guard let body = try? JSONValue(parsing: response.body, limits: CodingLimits(depth: 16, size: 1 << 16)) else { return (nil, nil) }

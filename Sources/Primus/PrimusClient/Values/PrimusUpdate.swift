@@ -50,6 +50,8 @@ public enum PrimusUpdate: Hashable, Sendable {
     case state(PrimusState)
     /// The dialect of the connection that opens: detected, configured or assumed. Once for each connection.
     case dialect(PrimusDialect)
+    /// The kind of the connection that opens. Once for each connection, and once more when its session has moved from polling to a WebSocket.
+    case transport(PrimusTransport)
     /// The connection was lost, and the client reconnects. Once for each loss.
     case reconnecting(PrimusError)
     /// An attempt to connect failed, and another one follows. The error says why.

@@ -44,6 +44,9 @@ public enum PrimusTransformerKind: Hashable, Sendable, CustomStringConvertible {
         }
     }
 
+    /// Whether a session can use requests over HTTP in place of a WebSocket.
+    package var hasPolling: Bool { self == .sockjs || self == .engineIO }
+
     /// The reason why this transformer can't carry the packets of a parser; `nil` if it can.
     ///
     /// - Parameter parser: The parser.

@@ -13,7 +13,7 @@ extension HubSession {
         var transports: [HubTransport] = []
         for offer in offers where offer.supports(self.options.format) {
             guard let transport = offer.transport, self.options.allowedTransports.contains(transport), !transports.contains(transport),
-                !self.attempt.failures.contains(where: { $0.transport == transport })
+                !self.attempt.failures.contains(transport)
             else { continue }
             transports.append(transport)
         }
@@ -38,10 +38,7 @@ extension HubSession {
         guard case .opening = self.connection.state, case .available = self.attempt.fallback, let transport = self.attempt.transport else {
             return false
         }
-        // Without what was added to the message.
-        var message = failure.message
-        if message.hasSuffix(" \(self.failedTransports)") { message.removeLast(self.failedTransports.count + 1) }
-        self.attempt.failures.append(TransportFailure(transport: transport, message: message))
+        self.attempt.failures.add(transport, failure.message)
         self.attempt.fallback = .begins
         return true
     }
@@ -72,12 +69,8 @@ extension HubSession {
     func withEarlierFailures(_ error: HubError) -> HubError {
         guard !self.attempt.failures.isEmpty, self.connection.established == nil else { return error }
         return HubError(
-            error.code, "\(error.message) \(self.failedTransports)", serverMessage: error.serverMessage, serverCode: error.serverCode,
+            error.code, self.attempt.failures.added(to: error.message), serverMessage: error.serverMessage, serverCode: error.serverCode,
             cause: error.cause)
-    }
-
-    private var failedTransports: String {
-        self.attempt.failures.map { "Before, \($0.transport): \(Excerpt.of($0.message, limit: 300))" }.joined(separator: " ")
     }
 
     // MARK: Access tokens

@@ -73,7 +73,7 @@ package struct HubSession: ReconnectingSession {
         /// The transport in use, or that is being opened; `nil` before.
         var transport: HubTransport?
         /// The transports that failed to open.
-        var failures: [TransportFailure] = []
+        var failures = FailedTransports<HubTransport>()
         /// The step that follows if ``transport`` fails to open.
         var fallback = Fallback.none
         /// Whether the server supports stateful reconnect.
@@ -97,12 +97,6 @@ package struct HubSession: ReconnectingSession {
         let connection: ConnectionID
         let work: WorkID
         let deadline: Instant
-    }
-
-    /// A transport that failed to open.
-    struct TransportFailure: Sendable {
-        var transport: HubTransport
-        var message: String
     }
 
     /// The step that follows a transport that fails to open.

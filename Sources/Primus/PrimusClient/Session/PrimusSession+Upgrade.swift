@@ -1,0 +1,136 @@
+import PrimusWire
+package import RealtimeCore
+
+/// The move of a session of engine.io from polling to a WebSocket.
+///
+/// ```
+///          the session is open        3probe              the last poll and request end
+///   polling ──────▶ probing ────────────────▶ moving ─────────────────▶ WebSocket
+///                      └── error, time limit ──▶ polling
+/// ```
+/// The server sends nothing on the WebSocket before it has received the packet `upgrade`, and the client nothing between the answer to its probe
+/// and that packet, which follows the last request over polling. So all messages keep their order.
+///
+/// Source: `probe` in `socket.js` of engine.io-client 6.6.
+extension PrimusSession {
+    /// The step of the move.
+    enum Upgrade: Sendable {
+        case none
+        /// The server has until this time to answer.
+        case probing(deadline: Instant)
+        /// The packets wait that are sent on the WebSocket after the move.
+        case moving(held: [WebSocketMessage])
+    }
+
+    private static let probe = "probe"
+    /// The time limit of a probe, after which a server forgets it.
+    private static let probeTimeout = Duration.seconds(10)
+
+    /// The kind of the connection; `nil` if the client isn't connected.
+    package var transport: PrimusTransport? {
+        guard self.connection.connected != nil, self.drainDeadline == nil else { return nil }
+        if case .moving = self.upgrade { return .polling }
+        return self.attempt.way.transport
+    }
+
+    /// Whether packets wait for the end of the move.
+    var isMoving: Bool { if case .moving = self.upgrade { true } else { false } }
+
+    /// Opens a WebSocket for a session over polling, if the server and the settings allow it and none has failed in this attempt.
+    mutating func beginUpgrade(now: Instant, _ effects: inout Effects<Self>) {
+        guard self.attempt.way == .polling, case .engineIO(let version, _) = self.attempt.framing, let handshake = self.attempt.handshake,
+            handshake.upgrades.contains(EngineIOTransport.websocket.rawValue), self.options.allowedTransports.contains(.webSockets),
+            !self.attempt.failures.contains(.webSocket), let candidate = self.move.begin(&self.connection)
+        else { return }
+        self.upgrade = .probing(deadline: now.advanced(by: Self.probeTimeout))
+        let endpoint = self.address.engineIO(version, .websocket, sid: handshake.sid)
+        let request = PrimusRequest(
+            connection: .webSocket(self.webSocketRequest(endpoint)), endpoint: endpoint, framing: self.attempt.framing,
+            customTransformer: nil, customParser: self.options.customParser)
+        effects.commands.append(.open(candidate, request))
+    }
+
+    /// The WebSocket is open.
+    mutating func candidateOpened(_ id: ConnectionID, _ head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>) {
+        guard case .engineIO(let version, _) = self.attempt.framing else { return }
+        self.cookies.store(head.headers, from: self.attempt.endpoint, now: now)
+        effects.commands.append(.send(id, EngineIOPacket(.ping, Self.probe).webSocketMessage(version)))
+    }
+
+    /// A message has arrived on the WebSocket before the move.
+    mutating func candidateReceived(_ id: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>) {
+        for message in batch.messages where message.kind == .text || message.kind == .binary {
+            guard case .engineIO(let version, _) = self.attempt.framing,
+                let packet = try? EngineIOPacket(message, version), packet.kind == .pong, packet.text == Self.probe
+            else {
+                self.abandonUpgrade("the server answered the probe with \(self.excerpt(String(decoding: message.bytes, as: UTF8.self)))", &effects)
+                return
+            }
+            guard let old = self.move.complete(&self.connection) else { return }
+            self.upgrade = .moving(held: [])
+            // Nothing that keeps the connection alive may precede the packet that moves it.
+            self.connection.reading(id, paused: true, now: now)
+            effects.commands.append(.close(old, .normal, reason: EngineIOPollingRules.upgraded))
+            return
+        }
+    }
+
+    /// One of the two connections that isn't the current one has ended.
+    package mutating func additionalClosed(_ id: ConnectionID, _ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>) {
+        switch self.move.closed(id) {
+        case .candidate?:
+            self.upgrade = .none
+            effects.log(.info, "connection \(id): the session stays with polling. \(self.redacted(reason))")
+        case .replaced?:
+            guard case .moving(let held) = self.upgrade, let current = self.connection.connected else { return }
+            // A loss of either connection is a loss of the session, which may have lost a message.
+            guard reason == .requested else {
+                effects.commands.append(.abandon(current))
+                return self.closed(current, reason, now: now, &effects)
+            }
+            self.finishUpgrade(held, on: current, now: now, &effects)
+        case nil: break
+        }
+    }
+
+    private mutating func finishUpgrade(
+        _ held: [WebSocketMessage], on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        guard case .engineIO(let version, _) = self.attempt.framing else { return }
+        (self.upgrade, self.attempt.way, self.knowledge.way) = (.none, .webSocket, nil)
+        self.connection.reading(id, paused: false, now: now)
+        self.send(EngineIOPacket(.upgrade).webSocketMessage(version), on: id, now: now, &effects)
+        for message in held { self.send(message, on: id, now: now, &effects) }
+        effects.log(.info, "connection \(id): the session has moved from polling to a WebSocket")
+        self.publish(.transport(.webSockets), &effects)
+        self.flush(on: id, now: now, &effects)
+        if !self.isWritingPaused { self.writingCallers.resumeAll(.success(.none), &effects) }
+    }
+
+    private mutating func abandonUpgrade(_ problem: String, _ effects: inout Effects<Self>) {
+        guard let candidate = self.move.candidate else { return }
+        self.upgrade = .none
+        _ = self.move.closed(candidate)
+        effects.commands.append(.abandon(candidate))
+        effects.log(.info, "connection \(candidate): the session stays with polling: \(problem)")
+    }
+
+    var upgradeDeadline: Instant? { if case .probing(let deadline) = self.upgrade { deadline } else { nil } }
+
+    mutating func upgradeTimedOut(_ effects: inout Effects<Self>) {
+        self.abandonUpgrade("the server didn't answer the probe within \(Self.probeTimeout)", &effects)
+    }
+
+    /// Abandons the connections of a move, because the session ends.
+    mutating func endUpgrade(_ effects: inout Effects<Self>) {
+        self.upgrade = .none
+        self.move.abandon(&effects)
+    }
+
+    /// Sends what waits for the end of a move, before the client closes the connection: the server accepts a packet that moves the session
+    /// at any time.
+    mutating func finishUpgradeForEnd(now: Instant, _ effects: inout Effects<Self>) {
+        guard case .moving(let held) = self.upgrade, let id = self.connection.connected else { return }
+        self.finishUpgrade(held, on: id, now: now, &effects)
+    }
+}
