@@ -8,12 +8,14 @@ import RealtimeSystem
 ///
 /// The listener holds the handler and not the server, so that releasing the server closes it, and the listener with it.
 final class PrimusServerHandler: ListenerHandler {
-    private let configuration: PrimusServerConfiguration
-    private let connections: ServedConnections<PrimusServerMachine>
-    private let time: any TimeSource
+    let configuration: PrimusServerConfiguration
+    let connections: ServedConnections<PrimusServerMachine>
+    let time: any TimeSource
     private let state = Lock(PrimusServerFaults())
     /// Makes the random number in the information of SockJS.
     private let entropy: Lock<RandomSource>
+    /// The sessions over HTTP: those of engine.io by the ID of the spark, and those of SockJS by the ID that the client chose.
+    let sessions = Lock<[ByteString: any ServedRequests]>([:])
 
     /// - Parameter seed: The seed of that number; `nil` to take it from the system's random numbers.
     init(
@@ -32,8 +34,17 @@ final class PrimusServerHandler: ListenerHandler {
         }
     }
 
+    /// Whether the answer to a request is lost. Counts the request.
+    func losesAnswer() -> Bool {
+        self.state.withLock { faults in
+            guard faults.lostAnswers > 0 else { return false }
+            faults.lostAnswers -= 1
+            return true
+        }
+    }
+
     /// The part of a path after the server's; `nil` for another path.
-    private func rest(of request: HTTPRequestHead) -> Substring? {
+    func rest(of request: HTTPRequestHead) -> Substring? {
         let (path, prefix) = (request.path, self.configuration.pathname)
         guard path.utf8.starts(with: prefix.utf8) else { return nil }
         return path.dropFirst(prefix.count)
@@ -47,16 +58,20 @@ final class PrimusServerHandler: ListenerHandler {
             return responder.respond(Self.text(404, "There is no server of Primus at this path."))
         }
         let origin = request.headers["Origin"]
-        func respond(_ response: HTTPResponse) { responder.respond(Self.allowing(origin, response)) }
         if request.method == "OPTIONS", origin != nil { return responder.respond(Self.preflight(origin)) }
+        let responder = OriginResponder.allowing(origin, responder)
         if rest == "/spec" {
-            if let status = self.faults.specStatus { return respond(Self.text(status, "The server refuses to publish its specification.")) }
-            return respond(Self.json(200, self.configuration.spec.json))
+            if let status = self.faults.specStatus {
+                return responder.respond(Self.text(status, "The server refuses to publish its specification."))
+            }
+            return responder.respond(Self.json(200, self.configuration.spec.json))
         }
-        let decision = self.authorize(request) { rejection in
-            responder.respond(Self.allowing(origin, rejection ?? self.response(to: request, rest)))
+        if self.sessionRequest(request, body, rest, responder) { return }
+        self.authorize(request) { decision in
+            responder.onDisconnect { decision.cancel() }
+        } decided: {
+            responder.respond($0 ?? self.response(to: request, rest))
         }
-        if let decision { responder.onDisconnect { decision.cancel() } }
     }
 
     /// The response to an authorized request that isn't a WebSocket.
@@ -67,10 +82,11 @@ final class PrimusServerHandler: ListenerHandler {
             case "", "/": return Self.text(200, "Welcome to SockJS!\n", type: "text/plain; charset=UTF-8")
             case "/info":
                 let entropy = self.entropy.withLock { UInt32.random(in: 0...UInt32.max, using: &$0) }
-                return Self.json(200, SockJSInfo(entropy: entropy).json, type: "application/json; charset=UTF-8")
-            default: return Self.text(404, "404 Error: Page not found\n")
+                let info = SockJSInfo(webSocket: self.configuration.allowsSockJSWebSockets, entropy: entropy)
+                return Self.json(200, info.json, type: "application/json; charset=UTF-8")
+            default: return Self.notFound
             }
-        case .engineIO: return Self.refusal(.unknownTransport)
+        case .engineIO: return Self.refusal(Self.field("transport", request) == "websocket" ? .badRequest : .unknownTransport)
         default: return Self.text(426, "Upgrade Required")
         }
     }
@@ -81,14 +97,15 @@ final class PrimusServerHandler: ListenerHandler {
         if self.connections.isShutDown { return .reject(Self.stopped) }
         guard let rest = self.rest(of: request) else { return .reject(Self.text(404, "There is no server of Primus at this path.")) }
         return .later { responder in
-            let decision = self.authorize(request) { rejection in
+            self.authorize(request, isOfSession: Self.field("sid", request).map { self.engineIOSession($0) != nil } ?? false) { decision in
+                responder.onCancel { decision.cancel() }
+            } decided: { rejection in
                 if let rejection { return responder.reject(rejection) }
                 switch self.framing(of: request, rest) {
                 case .success: responder.accept()
                 case .failure(let refusal): responder.reject(refusal.response)
                 }
             }
-            if let decision { responder.onCancel { decision.cancel() } }
         }
     }
 
@@ -101,26 +118,38 @@ final class PrimusServerHandler: ListenerHandler {
         switch self.configuration.transformer {
         case .sockjs:
             let parts = rest.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
+            guard self.configuration.allowsSockJSWebSockets else { return .failure(Refusal(response: Self.notFound)) }
             if parts.elementsEqual(["websocket"]) { return .success(.plain) }
             let isSession = parts.count == 3 && parts.last == "websocket" && parts.allSatisfy { !$0.isEmpty && !$0.contains(".") }
-            return isSession ? .success(.sockJS(.server)) : .failure(Refusal(response: Self.text(404, "404 Error: Page not found\n")))
+            return isSession ? .success(.sockJS(.server)) : .failure(Refusal(response: Self.notFound))
         case .engineIO:
-            let fields = PercentEncoding.fields(request.query) ?? []
-            func field(_ name: String) -> String? { fields.first { $0.name.utf8.elementsEqual(name.utf8) }?.value }
-            guard field("transport") == "websocket" else { return .failure(Refusal(response: Self.refusal(.unknownTransport))) }
-            guard field("sid") == nil else { return .failure(Refusal(response: Self.refusal(.unknownSession))) }
-            // As the original, a server that speaks version 4 takes every version but 3 for 4 only if it allows 3.
-            let version = field("EIO").flatMap { Int($0) }
-            if self.configuration.version == .v6 { return .success(.engineIO(.v3, .server)) }
-            if version == 4 { return .success(.engineIO(.v4, .server)) }
-            return self.configuration.allowsEIO3
-                ? .success(.engineIO(.v3, .server)) : .failure(Refusal(response: Self.refusal(.unsupportedVersion)))
+            guard Self.field("transport", request) == "websocket" else {
+                return .failure(Refusal(response: Self.refusal(.unknownTransport)))
+            }
+            if let sid = Self.field("sid", request) {
+                guard let session = self.engineIOSession(sid) else { return .failure(Refusal(response: Self.refusal(.unknownSession))) }
+                guard !self.faults.refusesUpgrades, self.configuration.allowsUpgrades else {
+                    return .failure(Refusal(response: Self.refusal(.badRequest)))
+                }
+                guard self.engineIOVersion(of: request) == session.version else {
+                    return .failure(Refusal(response: Self.refusal(.badRequest)))
+                }
+                return .success(.engineIO(session.version, .server))
+            }
+            guard let version = self.engineIOVersion(of: request) else {
+                return .failure(Refusal(response: Self.refusal(.unsupportedVersion)))
+            }
+            return .success(.engineIO(version, .server))
         default: return .success(.plain)
         }
     }
 
     func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
-        self.connections.adopt(connection, id: id) { machine, _, _ in
+        if self.configuration.transformer == .engineIO, let sid = Self.field("sid", request), let session = self.engineIOSession(sid) {
+            session.upgrade(connection, id: id)
+            return session
+        }
+        return self.connections.adopt(connection, id: id) { machine, _, _ in
             guard let rest = self.rest(of: request), case .success(let framing) = self.framing(of: request, rest) else { return }
             machine.accepted(id, framing, request)
         }
@@ -128,33 +157,38 @@ final class PrimusServerHandler: ListenerHandler {
 
     func messageLimit(for request: HTTPRequestHead) -> Int? { self.configuration.messageLimit }
 
+    /// The value of a field in the query of a request.
+    static func field(_ name: String, _ request: HTTPRequestHead) -> String? {
+        (PercentEncoding.fields(request.query) ?? []).first { $0.name.utf8.elementsEqual(name.utf8) }?.value
+    }
+
     // MARK: Authorization
 
     /// Decides about a request.
     ///
-    /// - Parameter decided: Receives the response to a client that may not proceed, or `nil`.
-    /// - Returns: The running decision, or `nil` if there is none to cancel.
-    private func authorize(
-        _ request: HTTPRequestHead, _ decided: @escaping @Sendable (HTTPResponse?) -> Void
-    ) -> PendingDecision<PrimusAuthorizationDecision>? {
-        if let status = self.faults.refusalStatus {
-            decided(self.rejection(.reject("The server is configured to reject clients.", status: status)))
-            return nil
+    /// - Parameters:
+    ///   - isOfSession: Whether the request belongs to a client that is connected.
+    ///   - pending: Called before the application is asked, with the decision, which the caller cancels when the client disconnects. What the
+    ///     caller registers for that may be replaced as soon as the application has decided.
+    ///   - decided: Receives the response to a client that may not proceed, or `nil`, before this function returns if the application isn't
+    ///     asked.
+    func authorize(
+        _ request: HTTPRequestHead, isOfSession: Bool = false, pending: (PendingDecision<PrimusAuthorizationDecision>) -> Void,
+        decided: @escaping @Sendable (HTTPResponse?) -> Void
+    ) {
+        if !isOfSession {
+            if let status = self.faults.refusalStatus {
+                return decided(self.rejection(.reject("The server is configured to reject clients.", status: status)))
+            }
+            var isFull = false
+            self.connections.driver.step { machine, _, _ in isFull = machine.isFull }
+            if isFull { return decided(self.rejection(.reject("The server has as many clients as it accepts.", status: 503))) }
         }
-        var isFull = false
-        self.connections.driver.step { machine, _, _ in isFull = machine.isFull }
-        if isFull {
-            decided(self.rejection(.reject("The server has as many clients as it accepts.", status: 503)))
-            return nil
-        }
-        guard let authorize = self.configuration.authorize else {
-            decided(nil)
-            return nil
-        }
+        guard let authorize = self.configuration.authorize else { return decided(nil) }
         let decision = PendingDecision<PrimusAuthorizationDecision> { decided(self.rejection($0)) }
+        pending(decision)
         let late = PrimusAuthorizationDecision.reject("The server didn't decide in time.", status: 503)
         decision.begin(within: self.configuration.authorizationTimeout, of: self.time, orElse: late) { await authorize(request) }
-        return decision
     }
 
     /// The response of a decision; `nil` if the client may proceed.
@@ -178,9 +212,10 @@ final class PrimusServerHandler: ListenerHandler {
 
     // MARK: Responses
 
+    static let notFound = PrimusServerHandler.text(404, "404 Error: Page not found\n")
     static let stopped = PrimusServerHandler.text(503, "The server has stopped.")
 
-    private static func text(_ status: Int, _ text: String, type: String = "text/plain") -> HTTPResponse {
+    static func text(_ status: Int, _ text: String, type: String = "text/plain") -> HTTPResponse {
         HTTPResponse(status: status, headers: ["Content-Type": type], text: text)
     }
 
@@ -188,10 +223,10 @@ final class PrimusServerHandler: ListenerHandler {
         HTTPResponse(HTTPResponseHead(status: status, headers: ["Content-Type": type]), body: body.bytes)
     }
 
-    private static func refusal(_ refusal: EngineIOError.Refusal) -> HTTPResponse { self.json(refusal.status, refusal.json) }
+    static func refusal(_ refusal: EngineIOError.Refusal) -> HTTPResponse { self.json(refusal.status, refusal.json) }
 
     /// Adds the header fields with which Primus allows pages of any origin.
-    private static func allowing(_ origin: String?, _ response: HTTPResponse) -> HTTPResponse {
+    static func allowing(_ origin: String?, _ response: HTTPResponse) -> HTTPResponse {
         guard let origin else { return response }
         var response = response
         response.head.headers["Access-Control-Allow-Origin"] = origin

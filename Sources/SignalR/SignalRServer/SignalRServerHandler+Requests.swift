@@ -16,29 +16,13 @@ extension SignalRServerHandler {
             case ends
         }
 
-        let request: HTTPRequestHead
-        let body: [UInt8]
+        var request: ServedRequest
         let kind: Kind
         let hub: Hub
         let token: String?
-        let responder: any HTTPResponder
-        /// The place among the requests of an open connection that bring messages.
-        var place: (connection: Connection, id: ExchangeID)?
 
         func respond(_ response: HTTPResponse) {
-            switch (self.kind, self.place) {
-            case (.waits(.longPolling), _): self.responder.respond(HubHTTPRules.uncached(response))
-            case (_, let place?): place.connection.refuse(place.id, response)
-            case (_, nil): self.responder.respond(response)
-            }
-        }
-
-        func pass(to connection: Connection) {
-            switch (self.kind, self.place) {
-            case (.waits, _): connection.wait(self.request, self.responder)
-            case (.brings, let place?): place.connection.receive(place.id, self.request, body: self.body)
-            case (.brings, nil), (.ends, _): connection.receive(self.request, body: self.body, self.responder)
-            }
+            if case .waits(.longPolling) = self.kind { self.request.refuse(HubHTTPRules.uncached(response)) } else { self.request.refuse(response) }
         }
     }
 
@@ -54,10 +38,15 @@ extension SignalRServerHandler {
         case "DELETE": kind = .ends
         default: return responder.respond(Self.response(405, "Unsupported method."))
         }
+        let waits = if case .waits = kind { true } else { false }
         var exchange = Exchange(
-            request: request, body: body, kind: kind, hub: hub, token: Self.field("id", request), responder: responder)
+            request: ServedRequest(request, body: body, waits: waits, responder), kind: kind, hub: hub, token: Self.field("id", request))
         // Without a hook, the decision is made before this function returns.
-        if case .brings = kind, self.hooks.authenticate != nil { exchange.place = self.reservePlace(exchange) }
+        if case .brings = kind, self.hooks.authenticate != nil,
+            let connection = self.openConnection({ $0.connectionOverHTTP(withToken: exchange.token, on: hub.id) })
+        {
+            exchange.request.reservePlace(on: connection)
+        }
         self.authenticate(request, hub) { [exchange] authentication in
             responder.onDisconnect {
                 // An accepted request belongs to its connection, which must learn of the end.
@@ -71,12 +60,6 @@ extension SignalRServerHandler {
 
     /// Whether a request accepts a stream of events. As in ASP.NET Core, a media type with parameters is another one.
     private static func acceptsEvents(_ request: HTTPRequestHead) -> Bool { request.headers.contains("Accept", token: "text/event-stream") }
-
-    /// The decisions about requests may be made in another order than that of their arrival, which is the order of their messages.
-    private func reservePlace(_ exchange: Exchange) -> (connection: Connection, id: ExchangeID)? {
-        let connection = self.openConnection { $0.connectionOverHTTP(withToken: exchange.token, on: exchange.hub.id) }
-        return connection.map { ($0, $0.reserve(exchange.responder, bodyCount: exchange.body.count)) }
-    }
 
     private func openConnection(_ id: (borrowing SignalRServerMachine) -> ConnectionID?) -> Connection? {
         self.driver.connection(id)?.undecorated as? Connection
@@ -92,12 +75,12 @@ extension SignalRServerHandler {
             switch self.decision(about: exchange, userID) {
             case .refuse(let refusal): exchange.respond(self.response(refusal, exchange.hub))
             case .keep: exchange.respond(HubHTTPRules.taken)
-            case .open(let key, let transport): exchange.pass(to: self.open(transport, key, userID, exchange.request))
+            case .open(let key, let transport): exchange.request.pass(to: self.open(transport, key, userID, exchange.request.head))
             case .pass(let id):
                 guard let connection = self.openConnection({ _ in id }) else {
                     return exchange.respond(self.response(.unknownToken, exchange.hub))
                 }
-                exchange.pass(to: connection)
+                exchange.request.pass(to: connection)
             }
         }
     }
@@ -110,7 +93,7 @@ extension SignalRServerHandler {
             switch exchange.kind {
             case .waits(let transport):
                 decision = machine.waits(transport, token: token, on: hub, userID: userID, refusing: injected)
-            case .brings: decision = machine.brings(exchange.body, token: token, on: hub, userID: userID)
+            case .brings: decision = machine.brings(exchange.request.body, token: token, on: hub, userID: userID)
             case .ends: decision = machine.ends(token: token, on: hub, userID: userID)
             }
         }
@@ -128,19 +111,4 @@ extension SignalRServerHandler {
         connection.start(self.trace.map { TracedEvents(events, $0) } ?? events)
         return connection
     }
-}
-
-/// The responder of a request whose messages are taken, and whose answer is lost.
-private final class LosingResponder: HTTPResponder {
-    private let responder: any HTTPResponder
-
-    init(_ responder: any HTTPResponder) {
-        self.responder = responder
-    }
-
-    func respond(_ response: HTTPResponse) { (self.responder as? any DroppableResponder)?.drop() }
-    func begin(_ head: HTTPResponseHead) {}
-    func write(_ bytes: [UInt8]) {}
-    func end() {}
-    func onDisconnect(_ action: @escaping @Sendable () -> Void) { self.responder.onDisconnect(action) }
 }

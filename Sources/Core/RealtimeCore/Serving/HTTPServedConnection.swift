@@ -5,7 +5,7 @@ import RealtimeSystem
 ///
 /// The owner finds the connection of a request, for example by an ID in its address, and passes the request to
 /// ``wait(_:_:)`` or ``receive(_:body:_:)``.
-package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: WebSocketConnection, TimerClient {
+package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: ServedRequests, TimerClient {
     private struct State: Sendable {
         var machine: HTTPServedConnectionMachine<Rules>
         /// Until the end of the connection.
@@ -71,7 +71,6 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: WebS
 
     // MARK: Requests of the client
 
-    /// Takes a request that waits for messages.
     package func wait(_ request: HTTPRequestHead, _ responder: any HTTPResponder) {
         let id = self.adopt(responder)
         // Weak, because the responder keeps its closures until the end of the response. Set before anything is written, which may be too much
@@ -81,31 +80,21 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: WebS
         responder.onDisconnect { [weak self] in self?.disconnected(id) }
     }
 
-    /// Takes a request that brings messages.
     package func receive(_ request: HTTPRequestHead, body: [UInt8], _ responder: any HTTPResponder) {
         let id = self.adopt(responder)
         self.step { machine, _ in machine.receive(id, request, body) }
     }
 
-    /// Keeps the place of a request that brings messages, while its sender isn't admitted yet: messages of later requests wait for it. The
-    /// owner calls ``receive(_:_:body:)`` or ``refuse(_:_:)`` for the ID.
-    ///
-    /// - Parameters:
-    ///   - responder: The responder of the request.
-    ///   - bodyCount: The size of its body.
-    /// - Returns: The ID of the request.
     package func reserve(_ responder: any HTTPResponder, bodyCount: Int) -> ExchangeID {
         let id = self.adopt(responder)
         self.step { machine, _ in machine.reserve(id, bodyCount: bodyCount) }
         return id
     }
 
-    /// Takes a request in the place that was reserved for it.
     package func receive(_ id: ExchangeID, _ request: HTTPRequestHead, body: [UInt8]) {
         self.step { machine, _ in machine.receive(id, request, body) }
     }
 
-    /// Answers a request that has a reserved place, without its messages.
     package func refuse(_ id: ExchangeID, _ response: HTTPResponse) { self.step { machine, _ in machine.refuse(id, response) } }
 
     private func adopt(_ responder: any HTTPResponder) -> ExchangeID {
@@ -128,6 +117,9 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: WebS
 
     /// Answers the poll that waits, if there is one, in place of its messages.
     package func answerPoll(_ response: HTTPResponse) { self.step { $0.answerPoll(response, now: $1) } }
+
+    /// Takes the messages that wait to be sent, because another connection takes the place of this one. The owner then abandons it.
+    package func takeUnsent() -> [WebSocketMessage] { self.state.withLock { $0.machine.takeUnsent() } }
 
     /// Does nothing: the connection is open.
     package func open() {}

@@ -208,6 +208,13 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
     /// Resumes reading with the next ``flush(now:)``.
     package mutating func resumeReading() { self.isReadingPaused = false }
 
+    /// Takes the messages that wait to be sent, because another connection takes the place of this one.
+    package mutating func takeUnsent() -> [WebSocketMessage] {
+        defer { self.output = [] }
+        self.gauge.remove(self.output.reduce(0) { $0 + $1.bytes.count })
+        return Array(self.output)
+    }
+
     /// Sends what waits, and then the answer that ends the connection.
     package mutating func close(_ code: CloseCode, reason: String, now: Instant) -> [Command] {
         guard case .open = self.state else { return [] }
@@ -251,7 +258,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
     /// The request that waited for messages has ended without an answer.
     private mutating func orphaned(now: Instant) -> [Command] {
         self.waiting = .none(until: now.advanced(by: self.rules.orphanTimeout))
-        guard self.rules.orphanTimeout <= .zero else { return [] }
+        guard self.rules.endsWithLostRequest else { return [] }
         if case .closing = self.state { return self.end(.requested) }
         return self.end(.transport(TransportError(.closed, "The client closed the connection.")))
     }

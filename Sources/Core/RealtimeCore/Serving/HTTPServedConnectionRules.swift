@@ -7,6 +7,9 @@ package protocol HTTPServedConnectionRules: Sendable {
     /// connection with its first stream.
     var orphanTimeout: Duration { get }
 
+    /// Whether the connection ends when the client gives up a request that waits for messages. By default, only if ``orphanTimeout`` is zero.
+    var endsWithLostRequest: Bool { get }
+
     /// The time after which a poll without messages is answered; `nil` for none.
     var pollTimeout: Duration? { get }
 
@@ -60,6 +63,7 @@ package protocol HTTPServedConnectionRules: Sendable {
 }
 
 extension HTTPServedConnectionRules {
+    package var endsWithLostRequest: Bool { self.orphanTimeout <= .zero }
     package mutating func replaced() -> HTTPResponse { self.answer([]) }
     package mutating func ended(_ reason: CloseReason?) -> HTTPResponse { self.rejection(nil) }
 }

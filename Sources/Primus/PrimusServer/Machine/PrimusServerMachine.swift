@@ -25,6 +25,8 @@ struct PrimusServerMachine: EmbeddedServerMachine {
 
         let spark: PrimusSparkInfo
         let framing: PrimusFraming
+        /// Whether the connection began with requests over HTTP.
+        let isOverHTTP: Bool
         var state = State.opening
         /// With pings of the server: whether the client has answered the last one.
         var isAlive = true
@@ -94,17 +96,20 @@ struct PrimusServerMachine: EmbeddedServerMachine {
     /// Whether the server has as many clients as it accepts.
     var isFull: Bool { self.connections.count >= self.configuration.sparkLimit }
 
-    /// The listener accepted a WebSocket for this request.
-    mutating func accepted(_ id: ConnectionID, _ framing: PrimusFraming, _ request: HTTPRequestHead) {
+    /// The listener accepted a WebSocket for this request, or the request opens a session over HTTP.
+    mutating func accepted(
+        _ id: ConnectionID, _ framing: PrimusFraming, _ request: HTTPRequestHead, overHTTP: Bool = false, sparkID: String? = nil
+    ) {
         let requests = ResponderCalls<WaiterID>(&self.generator)
         let connection = Connection(
-            spark: PrimusSparkInfo(id: self.makeID(), request: request), framing: framing, requests: requests,
+            spark: PrimusSparkInfo(id: sparkID ?? self.makeID(), request: request), framing: framing, isOverHTTP: overHTTP,
+            requests: requests,
             channels: MultiplexMembers(limit: self.configuration.channelLimit))
         self.sparkIDs[ByteString(connection.id)] = id
         self.connections.insert(connection, id)
     }
 
-    private mutating func makeID() -> String {
+    mutating func makeID() -> String {
         let letters = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
         while true {
             let text = (0..<21).map { _ in letters[Int.random(in: letters.indices, using: &self.generator)] }
@@ -117,7 +122,9 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         guard let connection = self.connections[id], connection.state == .opening else { return }
         self.connections.update(id) { $0.state = .open }
         let handshake = EngineIOHandshake(
-            sid: connection.id, pingInterval: self.milliseconds(self.configuration.enginePingInterval),
+            sid: connection.id,
+            upgrades: connection.isOverHTTP && self.configuration.allowsUpgrades ? [EngineIOTransport.websocket.rawValue] : [],
+            pingInterval: self.milliseconds(self.configuration.enginePingInterval),
             pingTimeout: self.milliseconds(self.configuration.enginePingTimeout),
             maxPayload: self.configuration.version == .v8 ? self.configuration.messageLimit : nil)
         if let opening = connection.framing.opening(handshake) { effects.commands.append(.send(id, opening)) }
@@ -126,6 +133,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
             let wait = self.configuration.enginePingInterval + (version == .v3 ? self.configuration.enginePingTimeout : .zero)
             self.timers.set(.transport(id), now + max(.milliseconds(1), wait).nanoseconds, ())
         }
+        self.setSockJSTimer(id, now: now)
         if self.configuration.version == .v8, let interval = self.configuration.pingInterval, !self.timers.contains(.pings) {
             self.timers.set(.pings, now + max(.milliseconds(1), interval).nanoseconds, ())
         }
@@ -381,7 +389,17 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         }
     }
 
+    private mutating func setSockJSTimer(_ id: ConnectionID, now: Instant) {
+        guard let connection = self.connections[id], case .sockJS = connection.framing else { return }
+        self.timers.set(.transport(id), now + max(.milliseconds(1), self.configuration.sockJSHeartbeatInterval).nanoseconds, ())
+    }
+
     private mutating func transportTimer(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        if let connection = self.connections[id], connection.state == .open, case .sockJS = connection.framing {
+            // A ping frame over a WebSocket, and a frame of SockJS over HTTP.
+            if !self.stopsPings { effects.commands.append(.send(id, WebSocketMessage(.ping, []))) }
+            return self.setSockJSTimer(id, now: now)
+        }
         guard let connection = self.connections[id], connection.state == .open, case .engineIO(let version, _) = connection.framing else {
             return
         }
@@ -485,7 +503,8 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         self.timers.remove(.silence(id))
         self.timers.remove(.transport(id))
         if let problem { self.deliver(.error(id: connection.id, message: problem), &effects) }
-        if connection.state == .open, code == .normal, let closing = connection.framing.closing {
+        // Over HTTP, the answer to the request that waits contains it.
+        if connection.state == .open, code == .normal, !connection.isOverHTTP, let closing = connection.framing.closing {
             effects.commands.append(.send(id, closing))
         }
         let text = reason.isEmpty && self.configuration.transformer == .sockjs ? SockJSCloseCode.normal.reason : reason

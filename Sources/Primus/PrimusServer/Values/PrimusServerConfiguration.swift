@@ -16,8 +16,8 @@ public struct PrimusServerConfiguration: Sendable {
 
     /// The path at which clients connect. The default is `/primus`. As in Primus, longer paths that begin with it are the server's, too.
     public var pathname = "/primus"
-    /// The transformer: one of `websockets`, `faye` and `uws`, which
-    /// are the same on the wire, `sockjs` and `engineIO`. Clients connect over WebSockets.
+    /// The transformer: one of `websockets`, `faye` and `uws`, which are the same on the wire and have WebSockets only, and `sockjs` and
+    /// `engineIO`, whose clients may use requests over HTTP as well.
     public var transformer = PrimusTransformerKind.websockets
     /// The parser, one that Primus contains. Another one is set as ``customParser``.
     public var parser = PrimusParserKind.json
@@ -35,6 +35,19 @@ public struct PrimusServerConfiguration: Sendable {
     public var enginePingInterval: Duration = .seconds(25)
     /// The time in which a ping of engine.io is answered. The default is 20 seconds.
     public var enginePingTimeout: Duration = .seconds(20)
+    /// Whether sessions of engine.io that began with polling may move to a WebSocket. The default is `true`.
+    public var allowsUpgrades = true
+    /// The name of the cookie in which the server of engine.io sends the ID of a session that begins with polling, for balancers; `nil`, the
+    /// default, for none.
+    public var sessionCookie: String?
+    /// Whether the server of SockJS accepts WebSockets, as its information says. The default is `true`.
+    public var allowsSockJSWebSockets = true
+    /// The interval of the heartbeats of SockJS, at least 1 ms. The default is 25 seconds.
+    public var sockJSHeartbeatInterval: Duration = .seconds(25)
+    /// The time after which a session of SockJS over HTTP ends whose client receives no messages, at least 1 ms. The default is 5 seconds.
+    public var sockJSDisconnectDelay: Duration = .seconds(5)
+    /// The number of bytes after which a response of SockJS ends, so that the client opens another one. The default is 128 KiB.
+    public var sockJSResponseLimit = 128 << 10
     /// Whether clients of engine.io 3 may connect to a server with ``Version/v8``.
     public var allowsEIO3 = false
     /// The plugins.

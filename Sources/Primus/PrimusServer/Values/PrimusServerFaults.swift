@@ -25,6 +25,13 @@ public struct PrimusServerFaults: Sendable, Hashable {
     public var refusalStatus: Int?
     /// The status with which the server responds to requests for its specification, or `nil` to publish it.
     public var specStatus: Int?
+    /// Whether the server refuses WebSockets of sessions of engine.io that began with polling, with the status 400.
+    public var refusesUpgrades = false
+    /// Whether the server doesn't answer the probe of a session of engine.io that wants to move to a WebSocket.
+    public var ignoresProbes = false
+    /// The number of requests with messages of clients over HTTP whose answers are lost next. The server takes the messages, and ends the
+    /// client's HTTP connection without an answer. It decreases with each of them.
+    public var lostAnswers = 0
     /// The faults that are the same for every protocol.
     private(set) var connections = ConnectionFaults()
 

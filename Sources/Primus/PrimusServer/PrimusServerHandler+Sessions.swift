@@ -1,0 +1,187 @@
+import PrimusWire
+import RealtimeCore
+import RealtimeSystem
+
+/// The requests of sessions over HTTP: the polling of engine.io, and the streaming and polling of SockJS.
+extension PrimusServerHandler {
+    /// What a request of a session means.
+    private enum SessionRequest {
+        /// It belongs to the session of engine.io with an ID, or opens one.
+        case engineIO(EngineIOVersion, sid: String?)
+        /// It receives messages of the session of SockJS with an ID, which it may open, or brings some.
+        case sockJS(String)
+        case refused(HTTPResponse)
+    }
+
+    /// The version of engine.io that a request asks for; `nil` for one that the server doesn't speak.
+    func engineIOVersion(of request: HTTPRequestHead) -> EngineIOVersion? {
+        if self.configuration.version == .v6 { return .v3 }
+        // As the original, a server takes every version but 4 for 3.
+        if Self.field("EIO", request).flatMap({ Int($0) }) == 4 { return .v4 }
+        return self.configuration.allowsEIO3 ? .v3 : nil
+    }
+
+    func engineIOSession(_ sid: String) -> EngineIOServedSession? {
+        self.sessions.withLock { $0[ByteString(sid)] } as? EngineIOServedSession
+    }
+
+    /// Handles a request of a session.
+    ///
+    /// - Returns: Whether it is one.
+    func sessionRequest(
+        _ request: HTTPRequestHead, _ body: [UInt8], _ rest: Substring, _ responder: any HTTPResponder
+    ) -> Bool {
+        guard let meaning = self.meaning(of: request, body, rest) else { return false }
+        var responder = responder
+        let waits = Self.waits(request, meaning)
+        if !waits, self.losesAnswer() { responder = LosingResponder(responder) }
+        var served = ServedRequest(request, body: body, waits: waits, responder)
+        // Without a hook, the decision is made before this function returns.
+        let session = self.session(meaning)
+        if !waits, self.configuration.authorize != nil, let session { served.reservePlace(on: session) }
+        self.authorize(request, isOfSession: session != nil) { [served] decision in
+            responder.onDisconnect {
+                // An accepted request belongs to its connection, which must learn of the end.
+                if decision.cancel() { served.refuse(Self.text(400, "The client cancelled the request.")) }
+            }
+        } decided: { [served] rejection in
+            if let rejection { served.refuse(rejection) } else { self.pass(served, meaning) }
+        }
+        return true
+    }
+
+    /// What a request means; `nil` if it belongs to no session.
+    private func meaning(of request: HTTPRequestHead, _ body: [UInt8], _ rest: Substring) -> SessionRequest? {
+        switch self.configuration.transformer {
+        case .engineIO:
+            guard Self.field("transport", request) == "polling" else { return nil }
+            let version = self.engineIOVersion(of: request)
+            guard let sid = Self.field("sid", request), !sid.isEmpty else {
+                guard request.method == "GET" else { return .refused(Self.refusal(.badHandshakeMethod)) }
+                guard let version else { return .refused(Self.refusal(.unsupportedVersion)) }
+                return .engineIO(version, sid: nil)
+            }
+            guard let session = self.engineIOSession(sid) else { return .refused(Self.refusal(.unknownSession)) }
+            guard session.isPolling, version == session.version else { return .refused(Self.refusal(.badRequest)) }
+            switch (request.method, session.version) {
+            case ("POST", .v4) where request.headers["Content-Type"] == "application/octet-stream":
+                session.close(.protocolError, reason: "")
+                return .refused(HTTPResponse(status: 400))
+            case ("GET", _), ("POST", _): return .engineIO(session.version, sid: sid)
+            default: return .refused(HTTPResponse(status: 500))
+            }
+        case .sockjs:
+            let parts = rest.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
+            guard parts.count == 3, parts.allSatisfy({ !$0.isEmpty && !$0.contains(".") }), let transport = SockJSServedRules.transport(of: request),
+                transport != .websocket, let session = parts.dropFirst().first
+            else { return nil }
+            let method = transport == .eventSource ? "GET" : "POST"
+            guard request.method == method else {
+                return .refused(HTTPResponse(status: 405, headers: ["Allow": method == "GET" ? "GET" : "OPTIONS, POST"]))
+            }
+            if transport == .xhrSend {
+                if let refusal = SockJSServedRules.refusal(of: body, request) { return .refused(refusal) }
+                guard self.sessions.withLock({ $0[ByteString(String(session))] }) != nil else { return .refused(Self.text(404, "")) }
+            }
+            return .sockJS(String(session))
+        default: return nil
+        }
+    }
+
+    /// Whether a request waits for messages.
+    private static func waits(_ request: HTTPRequestHead, _ meaning: SessionRequest) -> Bool {
+        switch meaning {
+        case .engineIO: request.method == "GET"
+        case .sockJS: SockJSServedRules.transport(of: request) != .xhrSend
+        case .refused: false
+        }
+    }
+
+    private func session(_ meaning: SessionRequest) -> (any ServedRequests)? {
+        switch meaning {
+        case .engineIO(_, let sid): sid.flatMap { self.engineIOSession($0) }
+        case .sockJS(let id): self.sessions.withLock { $0[ByteString(id)] }
+        case .refused: nil
+        }
+    }
+
+    /// The request was authorized.
+    private func pass(_ request: ServedRequest, _ meaning: SessionRequest) {
+        if case .refused(let response) = meaning { return request.refuse(response) }
+        // The session may have ended since the request arrived.
+        if let session = self.session(meaning) { return request.pass(to: session) }
+        switch meaning {
+        case .engineIO(let version, nil): request.pass(to: self.open(version, request.head))
+        case .engineIO: request.refuse(Self.refusal(.unknownSession))
+        case .sockJS(let id) where request.waits: request.pass(to: self.open(id, request.head))
+        case .sockJS: request.refuse(Self.text(404, ""))
+        case .refused: break
+        }
+    }
+
+    private func open(_ version: EngineIOVersion, _ request: HTTPRequestHead) -> any ServedRequests {
+        let sid = self.connections.driver.makeSparkID()
+        let cookie = self.configuration.sessionCookie.map { "\($0)=\(sid); Path=/; HttpOnly; SameSite=Lax" }
+        let rules = EngineIOServedRules(version, cookie: cookie, self.configuration)
+        let key = ByteString(sid)
+        let session = EngineIOServedSession(
+            rules, version, time: self.time, ignoresProbes: { [weak self] in self?.faults.ignoresProbes ?? false },
+            onEnd: { [weak self] in self?.forget(key) })
+        self.sessions.withLock { $0[key] = session }
+        let events = self.connections.adopt(session, id: session.id) { machine, _, _ in
+            machine.accepted(session.id, .engineIO(version, .server), request, overHTTP: true, sparkID: sid)
+        }
+        session.start(events)
+        return session
+    }
+
+    private func open(_ id: String, _ request: HTTPRequestHead) -> any ServedRequests {
+        let key = ByteString(id)
+        let session = HTTPServedConnection(
+            SockJSServedRules(self.configuration), time: self.time, onEnd: { [weak self] _ in self?.forget(key) })
+        self.sessions.withLock { $0[key] = session }
+        let events = self.connections.adopt(session, id: session.id) { machine, _, _ in
+            machine.accepted(session.id, .sockJS(.server), request, overHTTP: true)
+        }
+        session.start(events)
+        return session
+    }
+
+    private func forget(_ key: ByteString) {
+        // Released outside the lock.
+        _ = self.sessions.withLock { $0.removeValue(forKey: key) }
+    }
+}
+
+/// Adds the header fields to responses with which Primus allows pages of any origin.
+final class OriginResponder: HTTPResponder {
+    private let origin: String
+    private let responder: any HTTPResponder
+
+    private init(_ origin: String, _ responder: any HTTPResponder) {
+        (self.origin, self.responder) = (origin, responder)
+    }
+
+    static func allowing(_ origin: String?, _ responder: any HTTPResponder) -> any HTTPResponder {
+        origin.map { OriginResponder($0, responder) } ?? responder
+    }
+
+    func respond(_ response: HTTPResponse) { self.responder.respond(PrimusServerHandler.allowing(self.origin, response)) }
+    func begin(_ head: HTTPResponseHead) {
+        self.responder.begin(PrimusServerHandler.allowing(self.origin, HTTPResponse(head, body: [])).head)
+    }
+    func write(_ bytes: [UInt8]) { self.responder.write(bytes) }
+    func send(_ bytes: [UInt8]) async throws(TransportError) { try await self.responder.send(bytes) }
+    func end() { self.responder.end() }
+    func onWriting(_ change: @escaping @Sendable (_ paused: Bool) -> Void) { self.responder.onWriting(change) }
+    func onDisconnect(_ action: @escaping @Sendable () -> Void) { self.responder.onDisconnect(action) }
+}
+
+extension SessionDriver<PrimusServerMachine> {
+    /// Returns an ID that no spark has.
+    func makeSparkID() -> String {
+        var id = ""
+        self.step { machine, _, _ in id = machine.makeID() }
+        return id
+    }
+}

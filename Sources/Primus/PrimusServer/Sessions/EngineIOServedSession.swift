@@ -1,0 +1,292 @@
+import PrimusWire
+import RealtimeCore
+import RealtimeSystem
+
+/// A server's session of engine.io that begins with polling and can move to a WebSocket. For its owner, it is one connection.
+///
+/// ```
+///   polling ──WebSocket, "2probe"──▶ probing ──"5"──▶ WebSocket
+///      ▲                                │
+///      └────── another message, end, ───┘
+///              no "5" within 10 s
+/// ```
+/// Until the client moves, the server answers polls and sends nothing but the answer to the probe on the WebSocket. Then it sends there what no
+/// poll has taken.
+///
+/// Source: `maybeUpgrade` in `socket.js` of engine.io 6.6.
+final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient {
+    typealias Polling = HTTPServedConnection<EngineIOServedRules>
+
+    private struct Candidate {
+        let id: ConnectionID
+        let connection: any WebSocketConnection
+        /// Whether the client has sent its probe.
+        var isProbed = false
+        /// When a client is forgotten that doesn't move.
+        let deadline: Instant
+    }
+
+    private enum State {
+        case polling
+        case probing(Candidate)
+        case webSocket(ConnectionID, any WebSocketConnection)
+        case ended
+    }
+
+    /// The interval in which a client's poll is answered that it sent after its probe.
+    private static let checkInterval = Duration.milliseconds(100)
+    private static let upgradeTimeout = Duration.seconds(10)
+
+    /// The ID of the connection in the events for the owner.
+    let id: ConnectionID
+    private let polling: Polling
+    let version: EngineIOVersion
+    private let time: any TimeSource
+    private let ignoresProbes: @Sendable () -> Bool
+    private let onEnd: @Sendable () -> Void
+    private struct Session {
+        var state = State.polling
+        /// Until the end of the session.
+        var events: (any WebSocketEvents)?
+        var isReadingPaused = false
+        /// Whether the owner was asked to pause writing.
+        var isWritingPaused = false
+    }
+    private let session = Lock(Session())
+
+    /// - Parameters:
+    ///   - ignoresProbes: Whether the server injects the fault not to answer a probe.
+    ///   - onEnd: A closure that is called once, without a lock, when the session has ended.
+    init(
+        _ rules: EngineIOServedRules, _ version: EngineIOVersion, time: any TimeSource, ignoresProbes: @escaping @Sendable () -> Bool,
+        onEnd: @escaping @Sendable () -> Void
+    ) {
+        (self.version, self.time, self.ignoresProbes, self.onEnd) = (version, time, ignoresProbes, onEnd)
+        self.polling = Polling(rules, time: time)
+        self.id = self.polling.id
+    }
+
+    /// Reports the session as open, and its events from now on.
+    func start(_ events: any WebSocketEvents) {
+        self.session.withLock { $0.events = events }
+        self.polling.start(self)
+    }
+
+    /// Whether a WebSocket can take the place of the polling.
+    var canUpgrade: Bool { self.session.withLock { if case .polling = $0.state { true } else { false } } }
+
+    /// Whether the session uses polling.
+    var isPolling: Bool {
+        self.session.withLock {
+            switch $0.state {
+            case .polling, .probing: true
+            case .webSocket, .ended: false
+            }
+        }
+    }
+
+    /// Takes a WebSocket to which the session may move. Another one is closed.
+    func upgrade(_ connection: any WebSocketConnection, id: ConnectionID) {
+        let deadline = self.time.now.advanced(by: Self.upgradeTimeout)
+        let isTaken = self.session.withLock { session in
+            guard case .polling = session.state else { return false }
+            session.state = .probing(Candidate(id: id, connection: connection, deadline: deadline))
+            return true
+        }
+        if isTaken { self.time.schedule(self, at: deadline) } else { connection.close(.normal, reason: "") }
+    }
+
+    /// Answers the poll that waits, if there is one, in place of packets.
+    func answerPoll(_ response: HTTPResponse) { self.polling.answerPoll(response) }
+
+    // MARK: Requests of the client
+
+    func wait(_ request: HTTPRequestHead, _ responder: any HTTPResponder) { self.polling.wait(request, responder) }
+
+    func receive(_ request: HTTPRequestHead, body: [UInt8], _ responder: any HTTPResponder) {
+        self.polling.receive(request, body: body, responder)
+    }
+
+    func reserve(_ responder: any HTTPResponder, bodyCount: Int) -> ExchangeID { self.polling.reserve(responder, bodyCount: bodyCount) }
+
+    func receive(_ id: ExchangeID, _ request: HTTPRequestHead, body: [UInt8]) { self.polling.receive(id, request, body: body) }
+
+    func refuse(_ id: ExchangeID, _ response: HTTPResponse) { self.polling.refuse(id, response) }
+
+    // MARK: The owner
+
+    /// The connection in use; `nil` after the end.
+    private var current: (any WebSocketConnection)? {
+        self.session.withLock { self.connection($0.state) }
+    }
+
+    private func connection(_ state: State) -> (any WebSocketConnection)? {
+        switch state {
+        case .polling, .probing: self.polling
+        case .webSocket(_, let connection): connection
+        case .ended: nil
+        }
+    }
+
+    func open() {}
+
+    func enqueue(_ message: WebSocketMessage) { self.session.withLock { self.connection($0.state)?.enqueue(message) } }
+
+    func flush() { self.current?.flush() }
+
+    func pauseReading() {
+        self.session.withLock { session in
+            session.isReadingPaused = true
+            self.connection(session.state)?.pauseReading()
+        }
+    }
+
+    func resumeReading() {
+        self.session.withLock { session in
+            session.isReadingPaused = false
+            self.connection(session.state)?.resumeReading()
+        }
+    }
+
+    func close(_ code: CloseCode, reason: String) {
+        self.abandonCandidate()
+        self.current?.close(code, reason: reason)
+    }
+
+    func abandon() {
+        self.abandonCandidate()
+        let (connection, events) = self.session.withLock { session in
+            defer { session.state = .ended }
+            return (self.connection(session.state), session.events.take())
+        }
+        connection?.abandon()
+        self.onEnd()
+        // Released outside the lock.
+        _ = events
+    }
+
+    private func abandonCandidate() {
+        let candidate = self.session.withLock { session -> Candidate? in
+            guard case .probing(let candidate) = session.state else { return nil }
+            session.state = .polling
+            return candidate
+        }
+        candidate?.connection.abandon()
+    }
+
+    // MARK: Events of the connections
+
+    func opened(_ id: ConnectionID, head: HTTPResponseHead) { if id == self.id { self.events?.opened(id, head: head) } }
+
+    private var events: (any WebSocketEvents)? { self.session.withLock { $0.events } }
+
+    /// Whether a connection is the one in use.
+    private func isCurrent(_ id: ConnectionID) -> Bool {
+        self.session.withLock {
+            switch $0.state {
+            case .polling, .probing: id == self.id
+            case .webSocket(id, _): true
+            case .webSocket, .ended: false
+            }
+        }
+    }
+
+    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) { _ = self.received(id, batch, from: 0) }
+
+    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, from start: Int) -> Int {
+        if self.isCurrent(id) { return self.events?.received(self.id, batch, from: start) ?? batch.entries.count }
+        for index in start..<batch.entries.count {
+            let entry = batch.entries[index]
+            if entry.kind == .ping || entry.kind == .pong { continue }
+            let message = WebSocketMessage(entry.kind, Array(batch.bytes[entry.range]))
+            self.candidateReceived(id, try? EngineIOPacket(message, self.version))
+            // What follows belongs to the session.
+            if self.isCurrent(id), index + 1 < batch.entries.count { return index + 1 }
+        }
+        return batch.entries.count
+    }
+
+    private func candidateReceived(_ id: ConnectionID, _ packet: EngineIOPacket?) {
+        switch packet?.kind {
+        case .ping? where packet?.text == "probe":
+            if self.ignoresProbes() { return }
+            let connection = self.session.withLock { session -> (any WebSocketConnection)? in
+                guard case .probing(var candidate) = session.state, candidate.id == id else { return nil }
+                candidate.isProbed = true
+                session.state = .probing(candidate)
+                candidate.connection.enqueue(EngineIOPacket(.pong, "probe").webSocketMessage(self.version))
+                return candidate.connection
+            }
+            connection?.flush()
+            if connection != nil { self.check() }
+        case .upgrade?: self.move(id)
+        default: self.closeCandidate(id)
+        }
+    }
+
+    private func closeCandidate(_ id: ConnectionID) {
+        let candidate = self.session.withLock { session -> Candidate? in
+            guard case .probing(let candidate) = session.state, candidate.id == id else { return nil }
+            session.state = .polling
+            return candidate
+        }
+        candidate?.connection.close(.normal, reason: "")
+    }
+
+    /// The client has received the answers to all of its requests, and uses the WebSocket from now on.
+    private func move(_ id: ConnectionID) {
+        let connection = self.session.withLock { session -> (any WebSocketConnection)? in
+            guard case .probing(let candidate) = session.state, candidate.id == id, candidate.isProbed else { return nil }
+            session.state = .webSocket(id, candidate.connection)
+            for message in self.polling.takeUnsent() { candidate.connection.enqueue(message) }
+            if session.isReadingPaused { candidate.connection.pauseReading() }
+            return candidate.connection
+        }
+        guard let connection else { return self.closeCandidate(id) }
+        self.time.schedule(self, at: nil)
+        self.polling.abandon()
+        // The WebSocket reports anew that it has too much to send.
+        self.writing(id, paused: false)
+        connection.flush()
+    }
+
+    func writing(_ id: ConnectionID, paused: Bool) {
+        guard self.isCurrent(id) else { return }
+        let events = self.session.withLock { session -> (any WebSocketEvents)? in
+            guard session.isWritingPaused != paused else { return nil }
+            session.isWritingPaused = paused
+            return session.events
+        }
+        events?.writing(self.id, paused: paused)
+    }
+
+    func closed(_ id: ConnectionID, _ reason: CloseReason) {
+        guard self.isCurrent(id) else { return self.closeCandidate(id) }
+        self.abandonCandidate()
+        let events = self.session.withLock { session in
+            session.state = .ended
+            return session.events.take()
+        }
+        self.time.schedule(self, at: nil)
+        self.onEnd()
+        events?.closed(self.id, reason)
+    }
+
+    // MARK: Timer
+
+    func timerFired() { self.check() }
+
+    /// Answers a poll that would hold up a client that moves, or forgets one that doesn't.
+    private func check() {
+        let now = self.time.now
+        let candidate = self.session.withLock { session -> Candidate? in
+            guard case .probing(let candidate) = session.state else { return nil }
+            return candidate
+        }
+        guard let candidate else { return }
+        if candidate.deadline <= now { return self.closeCandidate(candidate.id) }
+        guard candidate.isProbed else { return self.time.schedule(self, at: candidate.deadline) }
+        self.polling.answerPoll(EngineIOServedRules.answer(.noop, self.version))
+        self.time.schedule(self, at: now.advanced(by: Self.checkInterval))
+    }
+}
