@@ -22,6 +22,8 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
         let connection: any WebSocketConnection
         /// Whether the client has sent its probe.
         var isProbed = false
+        /// How many of the client's polls may be answered immediately, which it has sent before it knew the answer to its probe.
+        var immediateAnswers = 3
         /// When a client is forgotten that doesn't move.
         let deadline: Instant
     }
@@ -33,7 +35,7 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
         case ended
     }
 
-    /// The interval in which a client's poll is answered that it sent after its probe.
+    /// The interval in which the further polls of such a client are answered.
     private static let checkInterval = Duration.milliseconds(100)
     private static let upgradeTimeout = Duration.seconds(10)
 
@@ -101,7 +103,16 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
 
     // MARK: Requests of the client
 
-    func wait(_ request: HTTPRequestHead, _ responder: any HTTPResponder) { self.polling.wait(request, responder) }
+    func wait(_ request: HTTPRequestHead, _ responder: any HTTPResponder) {
+        self.polling.wait(request, responder)
+        let isAnswered = self.session.withLock { session in
+            guard case .probing(var candidate) = session.state, candidate.isProbed, candidate.immediateAnswers > 0 else { return false }
+            candidate.immediateAnswers -= 1
+            session.state = .probing(candidate)
+            return true
+        }
+        if isAnswered { self.polling.answerPoll(EngineIOServedRules.answer(.noop, self.version)) }
+    }
 
     func receive(_ request: HTTPRequestHead, body: [UInt8], _ responder: any HTTPResponder) {
         self.polling.receive(request, body: body, responder)
