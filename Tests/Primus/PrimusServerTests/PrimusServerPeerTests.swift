@@ -8,7 +8,7 @@ import RealtimeTesting
 import TestSupport
 import Testing
 
-/// The clients of Primus 8 and 6 with the embedded server, over WebSockets. Those for engine.io always begin with polling.
+/// The clients of Primus 8 and 6 with the embedded server. Those for engine.io begin with polling and move to a WebSocket.
 @Suite(
     .usesSockets, .enabled(if: Peer.starts("primus-client"), Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(10)))
 struct PrimusServerPeerTests {
@@ -28,11 +28,15 @@ struct PrimusServerPeerTests {
             }
             if parser != .msgpack { pairs.append(Pair(client: "primus6-client", transformer: .websockets, parser: parser)) }
         }
-        for client in ["primus-client", "primus6-client"] { pairs.append(Pair(client: client, transformer: .sockjs, parser: .json)) }
+        for client in ["primus-client", "primus6-client"] {
+            pairs.append(Pair(client: client, transformer: .engineIO, parser: .json))
+            pairs.append(Pair(client: client, transformer: .engineIO, parser: .binary))
+            pairs.append(Pair(client: client, transformer: .sockjs, parser: .json))
+        }
         return pairs
     }()
 
-    private static let reconnecting: [Pair] = [pairs[0], pairs[2], pairs[pairs.count - 1]]
+    private static let reconnecting: [Pair] = [pairs[0], pairs[2]] + pairs.suffix(3)
 
     /// Runs a server that echoes, and a client.
     private func with(

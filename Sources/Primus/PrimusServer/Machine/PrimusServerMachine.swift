@@ -27,6 +27,8 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         let framing: PrimusFraming
         /// Whether the connection began with requests over HTTP.
         let isOverHTTP: Bool
+        /// Whether the client has asked for text in place of bytes, as Primus' own clients of engine.io do.
+        let needsText: Bool
         var state = State.opening
         /// With pings of the server: whether the client has answered the last one.
         var isAlive = true
@@ -103,7 +105,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         let requests = ResponderCalls<WaiterID>(&self.generator)
         let connection = Connection(
             spark: PrimusSparkInfo(id: sparkID ?? self.makeID(), request: request), framing: framing, isOverHTTP: overHTTP,
-            requests: requests,
+            needsText: PrimusServerHandler.field("b64", request) != nil, requests: requests,
             channels: MultiplexMembers(limit: self.configuration.channelLimit))
         self.sparkIDs[ByteString(connection.id)] = id
         self.connections.insert(connection, id)
@@ -447,7 +449,13 @@ struct PrimusServerMachine: EmbeddedServerMachine {
 
     private func send(_ packet: WebSocketMessage, to id: ConnectionID, _ effects: inout Effects<Self>) {
         guard let connection = self.connections[id] else { return }
-        for message in connection.framing.messages([packet]) { effects.commands.append(.send(id, message)) }
+        for message in connection.framing.messages([packet]) {
+            if connection.needsText, case .engineIO(let version, _) = connection.framing {
+                effects.commands.append(.send(id, EngineIOPayload.text(message, version)))
+            } else {
+                effects.commands.append(.send(id, message))
+            }
+        }
     }
 
     private func send(_ message: PrimusProtocolMessage, to id: ConnectionID, _ effects: inout Effects<Self>) {

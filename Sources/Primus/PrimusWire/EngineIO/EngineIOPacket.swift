@@ -73,7 +73,6 @@ package struct EngineIOPacket: Hashable, Sendable {
             return (kind, 1)
         }
         if let first = bytes.first, let kind = Self.kind(first) { return (kind, 1) }
-        // With `b64=1`, the server writes binary messages as text.
         throw EngineIOError.invalidPacket(bytes)
     }
 }

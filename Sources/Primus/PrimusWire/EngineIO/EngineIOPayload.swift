@@ -44,6 +44,24 @@ package enum EngineIOPayload {
         return (body, count)
     }
 
+    /// Returns a packet as a text message, with the bytes of a binary message in Base64, as over a WebSocket whose client asks for that.
+    package static func text(_ packet: WebSocketMessage, _ version: EngineIOVersion) -> WebSocketMessage {
+        guard packet.kind == .binary else { return packet }
+        var bytes: [UInt8] = []
+        self.append(packet, version, to: &bytes)
+        return WebSocketMessage(.text, bytes)
+    }
+
+    /// Returns the bytes of a packet in Base64 as a binary message; `nil` if it isn't valid.
+    static func binary(_ packet: UnsafeRawBufferPointer, _ version: EngineIOVersion) -> [UInt8]? {
+        func decode(_ text: Slice<UnsafeRawBufferPointer>) -> [UInt8]? {
+            Base64.decode(String(decoding: text, as: UTF8.self), ignoresPadBits: true)
+        }
+        guard version == .v3 else { return decode(packet.dropFirst()) }
+        guard packet.count > 1, let kind = EngineIOPacket.kind(packet[1]), let bytes = decode(packet.dropFirst(2)) else { return nil }
+        return [kind.rawValue] + bytes
+    }
+
     /// Appends a packet as text, with the bytes of a binary message in Base64.
     private static func append(_ packet: WebSocketMessage, _ version: EngineIOVersion, to output: inout [UInt8]) {
         guard packet.kind == .binary else { return output += packet.bytes }
@@ -188,18 +206,9 @@ package struct EngineIOPayloadReader: Sendable {
     }
 
     private func append(_ packet: UnsafeRawBufferPointer, to batch: inout MessageBatch) {
-        if packet.first == EngineIOPayload.base64, let bytes = self.binary(packet) { return batch.append(.binary, bytes) }
+        if packet.first == EngineIOPayload.base64, let bytes = EngineIOPayload.binary(packet, self.version) {
+            return batch.append(.binary, bytes)
+        }
         batch.append(repairing: packet)
-    }
-
-    /// The message of a packet in Base64; `nil` if it isn't valid.
-    private func binary(_ packet: UnsafeRawBufferPointer) -> [UInt8]? {
-        guard self.version == .v3 else { return Self.decode(packet.dropFirst()) }
-        guard packet.count > 1, let kind = EngineIOPacket.kind(packet[1]), let bytes = Self.decode(packet.dropFirst(2)) else { return nil }
-        return [kind.rawValue] + bytes
-    }
-
-    private static func decode(_ text: Slice<UnsafeRawBufferPointer>) -> [UInt8]? {
-        Base64.decode(String(decoding: text, as: UTF8.self), ignoresPadBits: true)
     }
 }

@@ -67,6 +67,10 @@ package enum PrimusFraming: Sendable {
     private static func readEngineIO(
         _ kind: WebSocketMessage.Kind, _ bytes: UnsafeRawBufferPointer, _ version: EngineIOVersion, _ side: Side, _ body: (Event) -> Void
     ) {
+        // A peer that was asked to, or that can't send bytes, writes them as text.
+        if kind == .text, bytes.first == EngineIOPayload.base64, let binary = EngineIOPayload.binary(bytes, version) {
+            return binary.withUnsafeBytes { self.readEngineIO(.binary, $0, version, side, body) }
+        }
         do throws(EngineIOError) {
             let (type, start) = try EngineIOPacket.header(bytes, kind, version)
             let rest = UnsafeRawBufferPointer(rebasing: bytes[start...])
