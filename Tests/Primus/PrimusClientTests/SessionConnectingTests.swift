@@ -101,7 +101,7 @@ import Testing
         session.open()
         session.refuse(404)
         let lines = session.respond(1, 200, #"{"websocket":true,"base_url":"\#(baseURL)"}"#, headers: ["Set-Cookie": "a=b"])
-        return (lines, session.machine.request.webSocket)
+        return (lines, session.machine.request.webSocket!)
     }
 
     @Test(arguments: [

@@ -57,9 +57,9 @@ import Testing
             let client = primus.client {
                 ($0.detection, $0.transformer) = (.off, transformer)
                 $0.strategies = [.disconnect]
+                // Framed sessions of SockJS begin with another request.
+                if isFramed { $0.ways = [.framedWebSocket] }
             }
-            // Framed sessions of SockJS begin with another request.
-            if isFramed { client.driver.step { session, _, _ in session.forceSockJSFraming() } }
             client.open()
             let error = await #expect(throws: PrimusError.self) { try await client.opened(within: .seconds(600)) }
             #expect(error?.code == (status == 503 ? .connectionLost : .unauthorized) && error?.status == status, "\(error as Any)")

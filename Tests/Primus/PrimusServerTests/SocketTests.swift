@@ -22,7 +22,7 @@ import Testing
     }
 
     /// Connects over sockets, because a network in memory has no limits.
-    @Test(arguments: BehaviorKind.all)
+    @Test(arguments: BehaviorKind.webSockets)
     func `a message above the limit of the server is a typed error, and affects no other client`(kind: BehaviorKind) async throws {
         var configuration = PrimusServerConfiguration()
         (configuration.transformer, configuration.version, configuration.messageLimit) = (kind.transformer, kind.version, 200)
@@ -34,9 +34,8 @@ import Testing
             var configuration = PrimusConfiguration(
                 Endpoint(scheme: "http", host: address.host, port: address.port), transports: .standard)
             (configuration.log, configuration.retry) = (.none, .none)
-            kind.configureClient(&configuration)
+            configuration.ways = kind.ways
             let client = PrimusConnection(configuration)
-            kind.prepare(client)
             client.open()
             try await client.opened(within: .seconds(300))
             return client

@@ -34,10 +34,8 @@ private func cycle(_ count: Int, _ name: String) async throws {
     func makeClient() -> PrimusConnection {
         var configuration = PrimusConfiguration(Endpoint(scheme: "http", host: address.host, port: address.port), transports: .standard)
         (configuration.log, configuration.plugins) = (.none, [.emitter, .multiplex])
-        kind.configureClient(&configuration)
-        let client = PrimusConnection(configuration)
-        kind.prepare(client)
-        return client
+        configuration.ways = kind.ways
+        return PrimusConnection(configuration)
     }
 
     let shared = makeClient()

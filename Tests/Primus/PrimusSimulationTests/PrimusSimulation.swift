@@ -67,10 +67,11 @@ final class PrimusSimulation: @unchecked Sendable {
         rules.closesOnlyForCaller = false
         rules.abandonsOnlyAfterFaults = false
         self.reconnectsNow = simulation.chance(30)
-        var session = PrimusSession(options, seed: simulation.seed)
-        if simulation.chance(50) { session.forceSockJSFraming() }
+        options.allowedTransports = .webSockets
+        if server.transformer == .sockjs, simulation.chance(50) { options.ways = [.framedWebSocket] }
+        let session = PrimusSession(options, seed: simulation.seed)
         self.client = SimulatedClient(
-            session, on: network, rules: rules, webSocket: { $0.webSocket },
+            session, on: network, rules: rules, webSocket: { $0.webSocket! },
             perform: { work, id, driver in Self.perform(work, id, driver, on: network) })
         self.client.waiterCount = { $0.waiterCount }
         self.client.lateResult = Self.lateResult

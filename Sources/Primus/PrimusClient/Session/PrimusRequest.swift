@@ -32,6 +32,8 @@ package struct PrimusRequest: Sendable {
 
     package var connection: Connection
     package var endpoint: Endpoint
+    /// The WebSocket to open; `nil` for a connection over HTTP.
+    package var webSocket: WebSocketRequest? { if case .webSocket(let request) = self.connection { request } else { nil } }
     /// How packets travel in messages.
     package var framing: PrimusFraming
     package var customTransformer: (any PrimusCustomTransformer)?

@@ -12,14 +12,14 @@ struct BehaviorKind: Sendable, CustomTestStringConvertible {
     let name: String
     let transformer: PrimusTransformerKind
     var version = PrimusServerConfiguration.Version.v8
+    /// The ways to the server; `nil` for those that a client chooses itself.
+    var ways: [PrimusWay]?
     /// Changes the configuration of the server, after the transformer and the version.
     var configureServer: @Sendable (inout PrimusServerConfiguration) -> Void = { _ in }
-    /// Changes the configuration of each client.
-    var configureClient: @Sendable (inout PrimusConfiguration) -> Void = { _ in }
-    /// Prepares a client that has been created.
-    var prepare: @Sendable (PrimusConnection) -> Void = { _ in }
-
     var testDescription: String { self.name }
+
+    /// The kinds that use nothing but WebSockets.
+    static let webSockets = Self.all.filter { kind in (kind.ways ?? []).allSatisfy { $0.transport == .webSockets } }
 
     static let all: [BehaviorKind] = [
         BehaviorKind(name: "websockets", transformer: .websockets),
@@ -27,11 +27,14 @@ struct BehaviorKind: Sendable, CustomTestStringConvertible {
         BehaviorKind(name: "faye", transformer: .faye),
         BehaviorKind(name: "uws", transformer: .uws),
         BehaviorKind(name: "sockjs, raw", transformer: .sockjs),
-        BehaviorKind(
-            name: "sockjs, framed", transformer: .sockjs,
-            prepare: { client in client.driver.step { session, _, _ in session.forceSockJSFraming() } }),
-        BehaviorKind(name: "engine.io 4", transformer: .engineIO),
-        BehaviorKind(name: "engine.io 3", transformer: .engineIO, version: .v6),
+        BehaviorKind(name: "sockjs, framed", transformer: .sockjs, ways: [.framedWebSocket]),
+        BehaviorKind(name: "sockjs, streaming", transformer: .sockjs, ways: [.streaming]),
+        BehaviorKind(name: "sockjs, polling", transformer: .sockjs, ways: [.polling]),
+        BehaviorKind(name: "engine.io 4", transformer: .engineIO, ways: [.webSocket]),
+        BehaviorKind(name: "engine.io 4, polling", transformer: .engineIO, ways: [.polling]),
+        BehaviorKind(name: "engine.io 4, upgrade", transformer: .engineIO, ways: [.polling, .webSocket]),
+        BehaviorKind(name: "engine.io 3", transformer: .engineIO, version: .v6, ways: [.webSocket]),
+        BehaviorKind(name: "engine.io 3, polling", transformer: .engineIO, version: .v6, ways: [.polling]),
     ]
 }
 
@@ -59,14 +62,12 @@ struct Behavior: Sendable {
     /// The configuration of a client of this kind.
     func configuration() -> PrimusConfiguration {
         var configuration = self.primus.configuration()
-        self.kind.configureClient(&configuration)
+        configuration.ways = self.kind.ways
         return configuration
     }
 
     func client(_ configuration: PrimusConfiguration) -> PrimusConnection {
-        let client = PrimusConnection(configuration)
-        self.kind.prepare(client)
-        return client
+        PrimusConnection(configuration)
     }
 
     func client(_ configure: (inout PrimusConfiguration) -> Void = { _ in }) -> PrimusConnection {

@@ -138,7 +138,7 @@ import Testing
         let address = test.primus.address
         var configuration = try PrimusConfiguration(url: "http://usr:pass@\(address.host):\(address.port)/primus")
         (configuration.transports, configuration.log) = (test.configuration().transports, .none)
-        kind.configureClient(&configuration)
+        configuration.ways = kind.ways
         let client = test.client(configuration)
         client.open()
         try await client.opened(within: Behavior.limit)
