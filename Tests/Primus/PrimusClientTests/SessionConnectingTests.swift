@@ -187,7 +187,7 @@ import Testing
             .engineIOUnknownTransport, .engineIOUnknownSession, .engineIOBadHandshakeMethod, .engineIOBadRequest, .engineIOForbidden,
             .engineIOUnsupportedVersion, PrimusCloseCode(.engineIO, 6),
         ]
-        var session = SessionHarness(.updates) { $0.transformer = .engineIO }
+        var session = SessionHarness(.updates) { ($0.transformer, $0.allowedTransports) = (.engineIO, .webSockets) }
         session.open()
         session.refuse(number == 4 ? 403 : 500, #"{"code":\#(number),"message":"What the server says"}"#)
         // A server that doesn't speak the version is asked in the other one.

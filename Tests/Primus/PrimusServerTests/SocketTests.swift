@@ -22,7 +22,7 @@ import Testing
     }
 
     /// Connects over sockets, because a network in memory has no limits.
-    @Test(arguments: BehaviorKind.webSockets)
+    @Test(arguments: BehaviorKind.all)
     func `a message above the limit of the server is a typed error, and affects no other client`(kind: BehaviorKind) async throws {
         var configuration = PrimusServerConfiguration()
         (configuration.transformer, configuration.version, configuration.messageLimit) = (kind.transformer, kind.version, 200)

@@ -22,8 +22,6 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
         let connection: any WebSocketConnection
         /// Whether the client has sent its probe.
         var isProbed = false
-        /// How many of the client's polls may be answered immediately, which it has sent before it knew the answer to its probe.
-        var immediateAnswers = 3
         /// When a client is forgotten that doesn't move.
         let deadline: Instant
     }
@@ -35,8 +33,6 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
         case ended
     }
 
-    /// The interval in which the further polls of such a client are answered.
-    private static let checkInterval = Duration.milliseconds(100)
     private static let upgradeTimeout = Duration.seconds(10)
 
     /// The ID of the connection in the events for the owner.
@@ -105,14 +101,15 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
 
     func wait(_ request: HTTPRequestHead, _ responder: any HTTPResponder) {
         self.polling.wait(request, responder)
-        let isAnswered = self.session.withLock { session in
-            guard case .probing(var candidate) = session.state, candidate.isProbed, candidate.immediateAnswers > 0 else { return false }
-            candidate.immediateAnswers -= 1
-            session.state = .probing(candidate)
-            return true
-        }
-        if isAnswered { self.polling.answerPoll(EngineIOServedRules.answer(.noop, self.version)) }
+        // The client has sent it before it knew the answer to its probe, and waits for its end.
+        if self.isProbed { self.endPoll() }
     }
+
+    private var isProbed: Bool {
+        self.session.withLock { if case .probing(let candidate) = $0.state { candidate.isProbed } else { false } }
+    }
+
+    private func endPoll() { self.polling.answerPoll(EngineIOServedRules.answer(.noop, self.version)) }
 
     func receive(_ request: HTTPRequestHead, body: [UInt8], _ responder: any HTTPResponder) {
         self.polling.receive(request, body: body, responder)
@@ -229,7 +226,7 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
                 return candidate.connection
             }
             connection?.flush()
-            if connection != nil { self.check() }
+            if connection != nil { self.endPoll() }
         case .upgrade?: self.move(id)
         default: self.closeCandidate(id)
         }
@@ -285,19 +282,11 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
 
     // MARK: Timer
 
-    func timerFired() { self.check() }
-
-    /// Answers a poll that would hold up a client that moves, or forgets one that doesn't.
-    private func check() {
-        let now = self.time.now
-        let candidate = self.session.withLock { session -> Candidate? in
-            guard case .probing(let candidate) = session.state else { return nil }
-            return candidate
+    /// The client hasn't moved in time.
+    func timerFired() {
+        let candidate = self.session.withLock { session -> ConnectionID? in
+            if case .probing(let candidate) = session.state, candidate.deadline <= self.time.now { candidate.id } else { nil }
         }
-        guard let candidate else { return }
-        if candidate.deadline <= now { return self.closeCandidate(candidate.id) }
-        guard candidate.isProbed else { return self.time.schedule(self, at: candidate.deadline) }
-        self.polling.answerPoll(EngineIOServedRules.answer(.noop, self.version))
-        self.time.schedule(self, at: now.advanced(by: Self.checkInterval))
+        if let candidate { self.closeCandidate(candidate) }
     }
 }

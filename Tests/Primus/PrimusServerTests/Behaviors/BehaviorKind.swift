@@ -18,22 +18,23 @@ struct BehaviorKind: Sendable, CustomTestStringConvertible {
     var configureServer: @Sendable (inout PrimusServerConfiguration) -> Void = { _ in }
     var testDescription: String { self.name }
 
-    /// The kinds that use nothing but WebSockets.
-    static let webSockets = Self.all.filter { kind in (kind.ways ?? []).allSatisfy { $0.transport == .webSockets } }
-
     static let all: [BehaviorKind] = [
         BehaviorKind(name: "websockets", transformer: .websockets),
         BehaviorKind(name: "websockets of Primus 6", transformer: .websockets, version: .v6),
         BehaviorKind(name: "faye", transformer: .faye),
         BehaviorKind(name: "uws", transformer: .uws),
-        BehaviorKind(name: "sockjs, raw", transformer: .sockjs),
+        BehaviorKind(name: "sockjs, raw", transformer: .sockjs, ways: [.webSocket]),
         BehaviorKind(name: "sockjs, framed", transformer: .sockjs, ways: [.framedWebSocket]),
+        BehaviorKind(name: "engine.io 4", transformer: .engineIO, ways: [.webSocket]),
+        BehaviorKind(name: "engine.io 3", transformer: .engineIO, version: .v6, ways: [.webSocket]),
+    ]
+
+    /// Connections over HTTP, for the behaviors that don't depend on when the server notices a loss.
+    static let overHTTP: [BehaviorKind] = [
         BehaviorKind(name: "sockjs, streaming", transformer: .sockjs, ways: [.streaming]),
         BehaviorKind(name: "sockjs, polling", transformer: .sockjs, ways: [.polling]),
-        BehaviorKind(name: "engine.io 4", transformer: .engineIO, ways: [.webSocket]),
         BehaviorKind(name: "engine.io 4, polling", transformer: .engineIO, ways: [.polling]),
         BehaviorKind(name: "engine.io 4, upgrade", transformer: .engineIO, ways: [.polling, .webSocket]),
-        BehaviorKind(name: "engine.io 3", transformer: .engineIO, version: .v6, ways: [.webSocket]),
         BehaviorKind(name: "engine.io 3, polling", transformer: .engineIO, version: .v6, ways: [.polling]),
     ]
 }
@@ -63,6 +64,8 @@ struct Behavior: Sendable {
     func configuration() -> PrimusConfiguration {
         var configuration = self.primus.configuration()
         configuration.ways = self.kind.ways
+        // A session that begins with polling doesn't move if WebSockets aren't allowed.
+        if self.kind.ways == [.polling] { configuration.allowedTransports = .polling }
         return configuration
     }
 

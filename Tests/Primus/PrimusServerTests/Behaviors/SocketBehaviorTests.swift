@@ -115,7 +115,8 @@ import Testing
 
     // MARK: Messages
 
-    @Test(arguments: BehaviorKind.all) func `a message comes back with its packet`(kind: BehaviorKind) async throws {
+    @Test(arguments: BehaviorKind.all + BehaviorKind.overHTTP)
+    func `a message comes back with its packet`(kind: BehaviorKind) async throws {
         let test = try await Behavior(kind)
         let echo = test.echo()
         let client = try await test.openClient()
@@ -128,7 +129,8 @@ import Testing
         echo.cancel()
     }
 
-    @Test(arguments: BehaviorKind.all) func `text of any language comes back`(kind: BehaviorKind) async throws {
+    @Test(arguments: BehaviorKind.all + BehaviorKind.overHTTP)
+    func `text of any language comes back`(kind: BehaviorKind) async throws {
         let test = try await Behavior(kind)
         let echo = test.echo()
         let client = try await test.openClient()
@@ -164,7 +166,8 @@ import Testing
         }
     }
 
-    @Test(arguments: BehaviorKind.all) func `a value that can't be encoded leaves the connection alone`(kind: BehaviorKind) async throws {
+    @Test(arguments: BehaviorKind.all + BehaviorKind.overHTTP)
+    func `a value that can't be encoded leaves the connection alone`(kind: BehaviorKind) async throws {
         let test = try await Behavior(kind)
         let echo = test.echo()
         let client = try await test.openClient()
