@@ -4,7 +4,7 @@ import RealtimeSystem
 
 /// The requests of sessions over HTTP: the polling of engine.io, and the streaming and polling of SockJS.
 extension PrimusServerHandler {
-    /// What a request of a session means.
+    /// The meaning of a request of a session.
     private enum SessionRequest {
         /// It belongs to the session of engine.io with an ID, or opens one.
         case engineIO(EngineIOVersion, sid: String?)
@@ -17,7 +17,7 @@ extension PrimusServerHandler {
     func engineIOVersion(of request: HTTPRequestHead) -> EngineIOVersion? {
         if self.configuration.version == .v6 { return .v3 }
         // As the original, a server takes every version but 4 for 3.
-        if Self.field("EIO", request).flatMap({ Int($0) }) == 4 { return .v4 }
+        if request.field("EIO").flatMap({ Int($0) }) == 4 { return .v4 }
         return self.configuration.allowsEIO3 ? .v3 : nil
     }
 
@@ -50,13 +50,13 @@ extension PrimusServerHandler {
         return true
     }
 
-    /// What a request means; `nil` if it belongs to no session.
+    /// The meaning of a request; `nil` if it belongs to no session.
     private func meaning(of request: HTTPRequestHead, _ body: [UInt8], _ rest: Substring) -> SessionRequest? {
         switch self.configuration.transformer {
         case .engineIO:
-            guard Self.field("transport", request) == "polling" else { return nil }
+            guard request.field("transport") == "polling" else { return nil }
             let version = self.engineIOVersion(of: request)
-            guard let sid = Self.field("sid", request), !sid.isEmpty else {
+            guard let sid = request.field("sid"), !sid.isEmpty else {
                 guard request.method == "GET" else { return .refused(Self.refusal(.badHandshakeMethod)) }
                 guard let version else { return .refused(Self.refusal(.unsupportedVersion)) }
                 return .engineIO(version, sid: nil)
@@ -72,8 +72,8 @@ extension PrimusServerHandler {
             }
         case .sockjs:
             let parts = rest.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
-            guard parts.count == 3, parts.allSatisfy({ !$0.isEmpty && !$0.contains(".") }), let transport = SockJSServedRules.transport(of: request),
-                transport != .websocket, let session = parts.dropFirst().first
+            guard parts.count == 3, parts.allSatisfy({ !$0.isEmpty && !$0.utf8.contains(UInt8(ascii: ".")) }),
+                let transport = SockJSServedRules.transport(of: request), transport != .websocket, let session = parts.dropFirst().first
             else { return nil }
             let method = transport == .eventSource ? "GET" : "POST"
             guard request.method == method else {

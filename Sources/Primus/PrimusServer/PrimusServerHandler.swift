@@ -86,7 +86,7 @@ final class PrimusServerHandler: ListenerHandler {
                 return Self.json(200, info.json, type: "application/json; charset=UTF-8")
             default: return Self.notFound
             }
-        case .engineIO: return Self.refusal(Self.field("transport", request) == "websocket" ? .badRequest : .unknownTransport)
+        case .engineIO: return Self.refusal(request.field("transport") == "websocket" ? .badRequest : .unknownTransport)
         default: return Self.text(426, "Upgrade Required")
         }
     }
@@ -97,7 +97,7 @@ final class PrimusServerHandler: ListenerHandler {
         if self.connections.isShutDown { return .reject(Self.stopped) }
         guard let rest = self.rest(of: request) else { return .reject(Self.text(404, "There is no server of Primus at this path.")) }
         return .later { responder in
-            self.authorize(request, isOfSession: Self.field("sid", request).map { self.engineIOSession($0) != nil } ?? false) { decision in
+            self.authorize(request, isOfSession: request.field("sid").map { self.engineIOSession($0) != nil } ?? false) { decision in
                 responder.onCancel { decision.cancel() }
             } decided: { rejection in
                 if let rejection { return responder.reject(rejection) }
@@ -123,10 +123,10 @@ final class PrimusServerHandler: ListenerHandler {
             let isSession = parts.count == 3 && parts.last == "websocket" && parts.allSatisfy { !$0.isEmpty && !$0.contains(".") }
             return isSession ? .success(.sockJS(.server)) : .failure(Refusal(response: Self.notFound))
         case .engineIO:
-            guard Self.field("transport", request) == "websocket" else {
+            guard request.field("transport") == "websocket" else {
                 return .failure(Refusal(response: Self.refusal(.unknownTransport)))
             }
-            if let sid = Self.field("sid", request) {
+            if let sid = request.field("sid") {
                 guard let session = self.engineIOSession(sid) else { return .failure(Refusal(response: Self.refusal(.unknownSession))) }
                 guard !self.faults.refusesUpgrades, self.configuration.allowsUpgrades else {
                     return .failure(Refusal(response: Self.refusal(.badRequest)))
@@ -145,7 +145,7 @@ final class PrimusServerHandler: ListenerHandler {
     }
 
     func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
-        if self.configuration.transformer == .engineIO, let sid = Self.field("sid", request), let session = self.engineIOSession(sid) {
+        if self.configuration.transformer == .engineIO, let sid = request.field("sid"), let session = self.engineIOSession(sid) {
             session.upgrade(connection, id: id)
             return session
         }
@@ -156,11 +156,6 @@ final class PrimusServerHandler: ListenerHandler {
     }
 
     func messageLimit(for request: HTTPRequestHead) -> Int? { self.configuration.messageLimit }
-
-    /// The value of a field in the query of a request.
-    static func field(_ name: String, _ request: HTTPRequestHead) -> String? {
-        (PercentEncoding.fields(request.query) ?? []).first { $0.name.utf8.elementsEqual(name.utf8) }?.value
-    }
 
     // MARK: Authorization
 
@@ -223,7 +218,7 @@ final class PrimusServerHandler: ListenerHandler {
         HTTPResponse(HTTPResponseHead(status: status, headers: ["Content-Type": type]), body: body.bytes)
     }
 
-    static func refusal(_ refusal: EngineIOError.Refusal) -> HTTPResponse { self.json(refusal.status, refusal.json) }
+    static func refusal(_ refusal: EngineIOError.Refusal) -> HTTPResponse { EngineIOServedRules.refusal(refusal) }
 
     /// Adds the header fields with which Primus allows pages of any origin.
     static func allowing(_ origin: String?, _ response: HTTPResponse) -> HTTPResponse {

@@ -22,7 +22,8 @@ extension SignalRServerHandler {
         let token: String?
 
         func respond(_ response: HTTPResponse) {
-            if case .waits(.longPolling) = self.kind { self.request.refuse(HubHTTPRules.uncached(response)) } else { self.request.refuse(response) }
+            let isPoll = if case .waits(.longPolling) = self.kind { true } else { false }
+            self.request.refuse(isPoll ? HubHTTPRules.uncached(response) : response)
         }
     }
 

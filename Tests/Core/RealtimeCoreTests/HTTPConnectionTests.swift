@@ -529,7 +529,8 @@ private struct LineRules: HTTPConnectionRules {
         #expect(fixture.clock.untilNextDeadline == nil)
     }
 
-    @Test func `a connection that moves to another one receives the response that it waits for, and tells the server nothing`() async throws {
+    @Test func `a connection that moves to another one receives the response that it waits for, and tells the server nothing`() async throws
+    {
         let fixture = try await Fixture.open(isStream: false)
         fixture.send("a")
         fixture.connection.enqueue(.text("b"))

@@ -25,7 +25,9 @@ import Testing
         return try await InMemoryPrimus(configuration: configuration)
     }
 
-    private func client(_ primus: InMemoryPrimus, _ pair: Pair, _ configure: (inout PrimusConfiguration) -> Void = { _ in }) -> PrimusConnection {
+    private func client(
+        _ primus: InMemoryPrimus, _ pair: Pair, _ configure: (inout PrimusConfiguration) -> Void = { _ in }
+    ) -> PrimusConnection {
         primus.client {
             $0.ways = pair.ways
             $0.allowedTransports = pair.ways.contains { $0.transport == .webSockets } ? .all : .polling
@@ -49,7 +51,12 @@ import Testing
         if pair.ways.count == 2 { #expect(client.transport == .webSockets) } else { #expect(client.transport == pair.ways[0].transport) }
         #expect(try await client.id(within: .seconds(600)) == primus.server.sparks.first?.id)
         client.end()
-        try await eventually { primus.server.sparks.isEmpty || { primus.clock.advance(by: .seconds(1)); return false }() }
+        try await eventually {
+            primus.server.sparks.isEmpty
+                || {
+                    primus.clock.advance(by: .seconds(1)); return false
+                }()
+        }
         echo.cancel()
     }
 

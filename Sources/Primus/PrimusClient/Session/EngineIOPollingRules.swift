@@ -69,7 +69,8 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
         if self.isClosed { return .end(.transport(TransportError(.closed, "The server ended the session."))) }
         guard self.handshake == nil else { return .proceed }
         throw TransportError(
-            .protocolViolation, "\(self.address.endpoint) answered without a session. Check that the transformer of the server is engine.io.")
+            .protocolViolation,
+            "\(self.address.endpoint) answered without a session. Check that the transformer of the server is engine.io.")
     }
 
     /// Reads packets, and looks at those that concern the requests.

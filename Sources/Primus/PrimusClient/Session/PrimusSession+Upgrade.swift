@@ -63,8 +63,8 @@ extension PrimusSession {
             guard case .engineIO(let version, _) = self.attempt.framing,
                 let packet = try? EngineIOPacket(message, version), packet.kind == .pong, packet.text == Self.probe
             else {
-                self.abandonUpgrade("the server answered the probe with \(self.excerpt(String(decoding: message.bytes, as: UTF8.self)))", &effects)
-                return
+                let text = self.excerpt(String(decoding: message.bytes, as: UTF8.self))
+                return self.abandonUpgrade("the server answered the probe with \(text)", &effects)
             }
             guard let old = self.move.complete(&self.connection) else { return }
             self.upgrade = .moving(held: [])

@@ -65,7 +65,7 @@ package struct PrimusSession: ReconnectingSession {
         var hasChangedVersion = false
         /// Whether the attempt goes on after the failure of a way or a version.
         var isContinued = false
-        /// What a server of SockJS says of itself, and the time that its answer took.
+        /// The information of a server of SockJS about itself, and the time that its answer took.
         var sockJSInfo: SockJSInfo?
         var infoRequestedAt: Instant?
         var roundTrip: Duration?
@@ -382,7 +382,8 @@ package struct PrimusSession: ReconnectingSession {
         self.latency = self.attempt.startedAt.duration(to: now)
         self.retries.connected(now: now)
         self.connection.sharedPolicy = Self.policy(self.latestOptions.options, isReconnect: true)
-        effects.log(.info, "connection \(id): open with \(self.attempt.dialect.transformer) over \(self.attempt.way), and \(self.attempt.dialect.parser)")
+        let dialect = self.attempt.dialect
+        effects.log(.info, "connection \(id): open with \(dialect.transformer) over \(self.attempt.way), and \(dialect.parser)")
         self.trace(.incomingOpen, &effects)
         if let retry = self.retry.take() {
             self.publish(.dialect(self.attempt.dialect), &effects)

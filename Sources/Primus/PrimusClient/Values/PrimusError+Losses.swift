@@ -39,7 +39,8 @@ extension PrimusError {
                 .unauthorized, "\(message) Check the credentials.", serverMessage: text, serverCode: code, cause: error)
         default:
             return PrimusError(
-                error.code == .tooLarge || error.status == 413 ? .messageTooLarge : .connectionLost, message, serverMessage: text, serverCode: code, cause: error)
+                error.code == .tooLarge || error.status == 413 ? .messageTooLarge : .connectionLost, message, serverMessage: text,
+                serverCode: code, cause: error)
         }
     }
 

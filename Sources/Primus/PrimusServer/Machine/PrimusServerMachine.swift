@@ -105,7 +105,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         let requests = ResponderCalls<WaiterID>(&self.generator)
         let connection = Connection(
             spark: PrimusSparkInfo(id: sparkID ?? self.makeID(), request: request), framing: framing, isOverHTTP: overHTTP,
-            needsText: PrimusServerHandler.field("b64", request) != nil, requests: requests,
+            needsText: request.field("b64") != nil, requests: requests,
             channels: MultiplexMembers(limit: self.configuration.channelLimit))
         self.sparkIDs[ByteString(connection.id)] = id
         self.connections.insert(connection, id)

@@ -82,12 +82,17 @@ struct EngineIOServedRules: HTTPServedConnectionRules {
         return (answer, isClosed ? .peer(.normal, "") : nil)
     }
 
+    /// The response of a server of engine.io that refuses a request.
+    static func refusal(_ refusal: EngineIOError.Refusal) -> HTTPResponse {
+        HTTPResponse(HTTPResponseHead(status: refusal.status, headers: ["Content-Type": "application/json"]), body: refusal.json.bytes)
+    }
+
     func rejection(_ error: TransportError?) -> HTTPResponse {
         switch error?.code {
         case .tooLarge?: HTTPResponse(status: 413)
         // As the original, which has taken the packets before the invalid one.
         case .protocolViolation?: HTTPResponse(status: 200, headers: ["Content-Type": "text/html"], text: "ok")
-        default: PrimusServerHandler.refusal(.unknownSession)
+        default: Self.refusal(.unknownSession)
         }
     }
 }

@@ -86,7 +86,7 @@ package enum EngineIOPayload {
 
 /// Reads a body over polling, in pieces of any size.
 package struct EngineIOPayloadReader: Sendable {
-    /// What is known of the next packet in a body of version 3.
+    /// The known part of the next packet in a body of version 3.
     private enum Length {
         /// The digits that were read, of which there may be none.
         case digits(value: Int, count: Int)
