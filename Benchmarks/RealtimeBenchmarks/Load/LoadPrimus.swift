@@ -1,6 +1,7 @@
 import PrimusWire
 import RealtimeCoding
 import RealtimeCore
+import RealtimeSystem
 
 /// The server of Primus of the load generator on one connection, for the messages of the benchmarks.
 struct LoadPrimus: Sendable {
@@ -20,7 +21,7 @@ struct LoadPrimus: Sendable {
     init?(target: String) {
         guard let coding = Self.codings.first(where: { target.hasPrefix(Self.path(of: $0)) }) else { return nil }
         self.coding = coding
-        if target.contains("EIO=4") {
+        if target.containsText("EIO=4") {
             self.framing = .engineIO(.v4, .server)
         } else {
             self.framing = target.hasSuffix("/websocket") ? .sockJS(.server) : .plain
