@@ -139,7 +139,13 @@ extension PrimusServerHandler {
         let key = ByteString(id)
         let session = HTTPServedConnection(
             SockJSServedRules(self.configuration), time: self.time, onEnd: { [weak self] _ in self?.forget(key) })
-        self.sessions.withLock { $0[key] = session }
+        // Another request may have opened the session since this one was authorized.
+        let existing = self.sessions.withLock { sessions -> (any ServedRequests)? in
+            if let existing = sessions[key] { return existing }
+            sessions[key] = session
+            return nil
+        }
+        if let existing { return existing }
         let events = self.connections.adopt(session, id: session.id) { machine, _, _ in
             machine.accepted(session.id, .sockJS(.server), request, overHTTP: true)
         }
@@ -154,7 +160,7 @@ extension PrimusServerHandler {
 }
 
 /// Adds the header fields to responses with which Primus allows pages of any origin.
-final class OriginResponder: HTTPResponder {
+final class OriginResponder: DroppableResponder {
     private let origin: String
     private let responder: any HTTPResponder
 
@@ -173,6 +179,7 @@ final class OriginResponder: HTTPResponder {
     func write(_ bytes: [UInt8]) { self.responder.write(bytes) }
     func send(_ bytes: [UInt8]) async throws(TransportError) { try await self.responder.send(bytes) }
     func end() { self.responder.end() }
+    func drop() { (self.responder as? any DroppableResponder)?.drop() }
     func onWriting(_ change: @escaping @Sendable (_ paused: Bool) -> Void) { self.responder.onWriting(change) }
     func onDisconnect(_ action: @escaping @Sendable () -> Void) { self.responder.onDisconnect(action) }
 }

@@ -94,4 +94,157 @@ import Testing
         }
         #expect(primus.server.sparks.isEmpty)
     }
+
+    // MARK: Upgrades that fail
+
+    private static let upgrading = Pair(transformer: .engineIO, ways: [.polling, .webSocket])
+    private static let polling = Pair(transformer: .engineIO, ways: [.polling])
+
+    @Test(arguments: [true, false])
+    func `a session whose WebSocket is refused, or whose probe isn't answered, stays with polling`(isRefused: Bool) async throws {
+        let primus = try await self.start(Self.upgrading)
+        if isRefused { primus.server.faults.refusesUpgrades = true } else { primus.server.faults.ignoresProbes = true }
+        let echo = primus.server.onMessage { message in _ = try? message.spark.write(message.value) }
+        let client = self.client(primus, Self.upgrading)
+        let messages = client.messages.makeAsyncIterator()
+        client.open()
+        try await client.opened(within: .seconds(600))
+        let spark = try #require(primus.server.sparks.first?.id)
+        for number in 0..<20 {
+            try await client.write(number)
+            #expect(try await messages.next()?.value.int == number)
+            primus.clock.advance(by: .seconds(1))
+        }
+        #expect(client.transport == .polling && primus.server.sparks.map(\.id) == [spark])
+        client.end()
+        echo.cancel()
+    }
+
+    // MARK: Losses and refusals
+
+    @Test func `the lost answer to a message is a loss, and the server has taken the message once`() async throws {
+        let primus = try await self.start(Self.polling)
+        let received = EventRecorder<Int>()
+        let record = primus.server.onMessage { message in if let number = try? message.value.int { received.record(number) } }
+        let client = self.client(primus, Self.polling)
+        let states = client.states.makeAsyncIterator()
+        client.open()
+        try await client.opened(within: .seconds(600))
+        primus.server.faults.lostAnswers = 1
+        try await client.write(1)
+        while let state = await states.next() { if case .reconnecting = state { break } }
+        try await eventually {
+            primus.clock.advance(by: .seconds(1))
+            return client.isConnected
+        }
+        try await client.write(2)
+        try await eventually { received.all == [1, 2] }
+        client.end()
+        record.cancel()
+    }
+
+    /// Opens a client whose token the server accepts, and refuses the token then.
+    private func expire(_ primus: InMemoryPrimus, _ client: PrimusConnection, _ accepted: EventRecorder<String>) async throws {
+        client.open()
+        try await client.opened(within: .seconds(600))
+        _ = accepted.take()
+        // The next poll is refused.
+        try await client.write("hello")
+    }
+
+    private func tokens(_ accepted: EventRecorder<String>) async throws -> InMemoryPrimus {
+        try await self.start(Self.polling) {
+            $0.authorize = { request in
+                accepted.all.contains(request.headers["X-Token"] ?? "") ? .accept : .reject("The token has expired.", status: 401)
+            }
+        }
+    }
+
+    @Test func `a token that expires while polling is asked for again, and the client reconnects with another one`() async throws {
+        let (accepted, provided) = (EventRecorder<String>(), EventRecorder<String>())
+        let primus = try await self.tokens(accepted)
+        accepted.record("first")
+        let client = self.client(primus, Self.polling) {
+            $0.credentials = {
+                provided.record("")
+                return ["X-Token": provided.all.count == 1 ? "first" : "second"]
+            }
+        }
+        let states = client.states.makeAsyncIterator()
+        try await self.expire(primus, client, accepted)
+        accepted.record("second")
+        while let state = await states.next() {
+            guard case .reconnecting(let error) = state else { continue }
+            #expect(error.code == .unauthorized && error.serverMessage == "The token has expired.")
+            break
+        }
+        try await eventually {
+            primus.clock.advance(by: .seconds(1))
+            return client.isConnected
+        }
+        #expect(provided.all.count == 2)
+        client.end()
+    }
+
+    @Test func `a token that expires while polling ends a client that has no other one, which can be opened again`() async throws {
+        let accepted = EventRecorder<String>()
+        let primus = try await self.tokens(accepted)
+        for strategies in [PrimusStrategies.all, []] {
+            accepted.record("token")
+            let client = self.client(primus, Self.polling) {
+                $0.credentials = { ["X-Token": "token"] }
+                $0.strategies = strategies
+            }
+            try await self.expire(primus, client, accepted)
+            try await eventually {
+                primus.clock.advance(by: .seconds(1))
+                if case .closed(let error?) = client.state { return error.code == .unauthorized }
+                return false
+            }
+            accepted.record("token")
+            client.open()
+            try await client.opened(within: .seconds(600))
+            client.end()
+        }
+    }
+
+    // MARK: Sessions
+
+    @Test func `two first requests of a session of SockJS open one session`() async throws {
+        let pending = EventRecorder<CheckedContinuation<Void, Never>>()
+        let test = try await ServerUnderTest {
+            $0.transformer = .sockjs
+            $0.authorize = { _ in
+                await withCheckedContinuation { pending.record($0) }
+                return .accept
+            }
+        }
+        async let first = test.request("/primus/000/session/xhr", method: "POST")
+        async let second = test.request("/primus/000/session/xhr", method: "POST")
+        try await eventually { pending.all.count == 2 }
+        for request in pending.take() { request.resume() }
+        try await eventually { test.server.sparks.count == 1 }
+        try test.server.write("for the request that is left")
+        let bodies = try await [first.body, second.body].map { String(decoding: $0, as: UTF8.self) }
+        #expect(bodies.contains("o\n") && test.server.sparks.count <= 1, "\(bodies)")
+    }
+
+    @Test func `the first answer of a session has the cookie for balancers, if there is one`() async throws {
+        for name in ["io", nil] {
+            let test = try await ServerUnderTest { ($0.transformer, $0.sessionCookie) = (.engineIO, name) }
+            let response = try await test.request("/primus/?EIO=4&transport=polling")
+            let cookie = response.head.headers["Set-Cookie"]
+            #expect(cookie == name.map { "\($0)=\(test.server.sparks[0].id); Path=/; HttpOnly; SameSite=Lax" })
+        }
+    }
+
+    @Test func `a page of another origin learns of a lost answer as well`() async throws {
+        let test = try await ServerUnderTest { $0.transformer = .sockjs }
+        let opened = try await test.request("/primus/000/a/xhr", method: "POST", headers: ["Origin": "http://page"])
+        #expect(opened.head.headers["Access-Control-Allow-Origin"] == "http://page")
+        test.server.faults.lostAnswers = 1
+        await #expect(throws: TransportError.self) {
+            try await test.request("/primus/000/a/xhr_send", method: "POST", headers: ["Origin": "http://page"], body: #"["1"]"#)
+        }
+    }
 }

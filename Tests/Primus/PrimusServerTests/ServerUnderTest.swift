@@ -23,9 +23,11 @@ struct ServerUnderTest {
         RawClient(self.network.transports().webSocket, self.address, target, headers)
     }
 
-    func request(_ target: String, method: String = "GET", headers: HTTPHeaders = [:]) async throws -> HTTPResponse {
+    func request(
+        _ target: String, method: String = "GET", headers: HTTPHeaders = [:], body: String = ""
+    ) async throws -> HTTPResponse {
         let endpoint = Endpoint(scheme: "http", host: self.address.host, port: self.address.port, target: target)
-        return try await self.network.transports().http.send(HTTPRequest(method, endpoint, headers: headers))
+        return try await self.network.transports().http.send(HTTPRequest(method, endpoint, headers: headers, body: Array(body.utf8)))
     }
 }
 

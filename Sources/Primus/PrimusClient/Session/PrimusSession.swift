@@ -268,7 +268,8 @@ package struct PrimusSession: ReconnectingSession {
         if self.drainDeadline != nil { self.finishDraining(now: now, &effects) }
         guard case .closed = self.state else { return }
         if let error = self.configurationError { return self.fail(error, &effects) }
-        self.knowledge.way = nil
+        // What an earlier connection has shown doesn't hold for this one.
+        (self.knowledge.way, self.expired) = (nil, nil)
         self.start(now: now, &effects)
     }
 

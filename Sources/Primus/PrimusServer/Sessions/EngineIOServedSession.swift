@@ -163,23 +163,30 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
 
     func abandon() {
         self.abandonCandidate()
-        let (connection, events) = self.session.withLock { session in
+        let (connection, events, isEnd) = self.session.withLock { session in
             defer { session.state = .ended }
-            return (self.connection(session.state), session.events.take())
+            let isEnd = if case .ended = session.state { false } else { true }
+            return (self.connection(session.state), session.events.take(), isEnd)
         }
         connection?.abandon()
-        self.onEnd()
+        if isEnd { self.onEnd() }
         // Released outside the lock.
         _ = events
     }
 
-    private func abandonCandidate() {
-        let candidate = self.session.withLock { session -> Candidate? in
-            guard case .probing(let candidate) = session.state else { return nil }
+    private func abandonCandidate() { self.takeCandidate(nil)?.abandon() }
+
+    /// Takes the WebSocket to which the session may have moved, so that the session stays with polling.
+    ///
+    /// - Parameter id: The ID that it must have; `nil` for any.
+    private func takeCandidate(_ id: ConnectionID?) -> (any WebSocketConnection)? {
+        let connection = self.session.withLock { session -> (any WebSocketConnection)? in
+            guard case .probing(let candidate) = session.state, id == nil || candidate.id == id else { return nil }
             session.state = .polling
-            return candidate
+            return candidate.connection
         }
-        candidate?.connection.abandon()
+        if connection != nil { self.time.schedule(self, at: nil) }
+        return connection
     }
 
     // MARK: Events of the connections
@@ -232,14 +239,7 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
         }
     }
 
-    private func closeCandidate(_ id: ConnectionID) {
-        let candidate = self.session.withLock { session -> Candidate? in
-            guard case .probing(let candidate) = session.state, candidate.id == id else { return nil }
-            session.state = .polling
-            return candidate
-        }
-        candidate?.connection.close(.normal, reason: "")
-    }
+    private func closeCandidate(_ id: ConnectionID) { self.takeCandidate(id)?.close(.normal, reason: "") }
 
     /// The client has received the answers to all of its requests, and uses the WebSocket from now on.
     private func move(_ id: ConnectionID) {
@@ -275,7 +275,6 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
             session.state = .ended
             return session.events.take()
         }
-        self.time.schedule(self, at: nil)
         self.onEnd()
         events?.closed(self.id, reason)
     }
