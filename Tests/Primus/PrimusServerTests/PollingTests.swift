@@ -120,6 +120,19 @@ import Testing
         echo.cancel()
     }
 
+    @Test func `messages that no poll has taken follow on the WebSocket, in order`() async throws {
+        let test = try await ServerUnderTest { $0.transformer = .engineIO }
+        _ = try await test.request("/primus/?EIO=4&transport=polling")
+        let spark = try #require(test.server.sparks.first)
+        let client = test.client("/primus/?EIO=4&transport=websocket&sid=\(spark.id)")
+        client.send("2probe")
+        try spark.write(1)
+        #expect(client.lines == ["3probe"])
+        client.send("5")
+        try spark.write(2)
+        #expect(client.lines == ["3probe", "41", "42"])
+    }
+
     // MARK: Losses and refusals
 
     @Test func `the lost answer to a message is a loss, and the server has taken the message once`() async throws {

@@ -1,0 +1,87 @@
+import PrimusClient
+import RealtimeCore
+import TestSupport
+import Testing
+
+/// The move of a session of engine.io from polling to a WebSocket, as lines.
+@Suite struct SessionUpgradeTests {
+    private static let (polling, webSocket) = (ConnectionID(rawValue: 1), ConnectionID(rawValue: 2))
+    private static let handshake = #"0{"sid":"abc","upgrades":["websocket"],"pingInterval":25000,"pingTimeout":20000}"#
+
+    /// A client that is open over polling, and has begun to move.
+    private static func moving(_ change: (inout PrimusConfiguration) -> Void = { _ in }) -> SessionHarness {
+        var session = SessionHarness(.updates) {
+            ($0.transformer, $0.startsWithPolling) = (.engineIO, true)
+            change(&$0)
+        }
+        session.open()
+        session.opened(Self.polling, head: HTTPResponseHead(status: 200))
+        session.receive(Self.handshake)
+        return session
+    }
+
+    @Test func `a WebSocket is opened for the session, and replaces polling when its last requests have ended`() {
+        var session = SessionHarness(.updates) { ($0.transformer, $0.startsWithPolling) = (.engineIO, true) }
+        #expect(session.open().last == "open #1 http://host/primus/?EIO=4&transport=polling")
+        session.opened(Self.polling, head: HTTPResponseHead(status: 200))
+        #expect(session.receive(Self.handshake).last == "open #2 ws://host/primus/?EIO=4&transport=websocket&sid=abc")
+        #expect(session.opened(Self.webSocket) == ["#2 2probe"])
+        #expect(session.receive("3probe", on: Self.webSocket) == ["close #1 1000"])
+        #expect(session.machine.transport == .polling)
+        #expect(session.closed(Self.polling, .requested) == ["transport webSockets", "#2 5"])
+        #expect(session.machine.transport == .webSockets && session.write("x") == [#"#2 4"x""#])
+    }
+
+    @Test func `what arrives meanwhile is delivered in order, and what is written follows the move`() {
+        var session = Self.moving()
+        session.opened(Self.webSocket)
+        #expect(session.write("before") == [#"#1 4"before""#])
+        session.receive("3probe", on: Self.webSocket)
+        #expect(session.write("during").isEmpty)
+        // The last response brings messages, and a ping of each kind.
+        #expect(session.receive("4\"a\"", "2", "4\"primus::ping::1\"", "4\"b\"", on: Self.polling) == ["data \"a\"", "data \"b\""])
+        #expect(
+            session.closed(Self.polling, .requested)
+                == ["transport webSockets", "#2 5", "#2 3", #"#2 4"primus::pong::1""#, #"#2 4"during""#])
+    }
+
+    @Test(arguments: ["end", "answer", "limit"])
+    func `a WebSocket that fails before the move leaves the session with polling`(failure: String) {
+        var session = Self.moving()
+        switch failure {
+        case "end": #expect(session.closed(Self.webSocket, drop).isEmpty)
+        case "answer":
+            session.opened(Self.webSocket)
+            #expect(session.receive("3other", on: Self.webSocket) == ["abandon #2"])
+        default: #expect(session.advance(by: .seconds(10)) == ["abandon #2"])
+        }
+        #expect(session.machine.transport == .polling && session.write("x") == [#"#1 4"x""#])
+    }
+
+    @Test(arguments: [1, 2])
+    func `the end of either connection during the move is one loss`(connection: UInt64) {
+        var session = Self.moving()
+        session.opened(Self.webSocket)
+        session.receive("3probe", on: Self.webSocket)
+        let lines = session.closed(ConnectionID(rawValue: connection), drop)
+        #expect(lines.filter { $0.hasPrefix("reconnecting") }.count == 1 && lines.contains("abandon #\(3 - connection)"), "\(lines)")
+    }
+
+    @Test func `the end of the client during the move ends the session on the WebSocket`() {
+        var session = Self.moving()
+        session.opened(Self.webSocket)
+        session.receive("3probe", on: Self.webSocket)
+        session.write("last")
+        let lines = session.step { $0.stop(now: $1, &$2) }
+        #expect(lines.filter { $0.contains("#") } == ["#2 5", #"#2 4"last""#, "close #2 1000", "abandon #1"], "\(lines)")
+    }
+
+    @Test func `nothing moves if the server or the settings allow no WebSocket`() {
+        var session = Self.moving { $0.allowedTransports = .polling }
+        #expect(session.machine.transport == .polling && session.advance(by: .seconds(10)).isEmpty)
+        session = SessionHarness(.updates) { ($0.transformer, $0.startsWithPolling) = (.engineIO, true) }
+        session.open()
+        session.opened(Self.polling, head: HTTPResponseHead(status: 200))
+        #expect(session.receive(#"0{"sid":"abc","upgrades":[],"pingInterval":25000,"pingTimeout":20000}"#).last == "sparkID abc")
+    }
+}
