@@ -133,6 +133,18 @@ import Testing
         #expect(client.lines == ["3probe", "41", "42"])
     }
 
+    @Test func `a message that arrives with the packet that moves the session is delivered`() async throws {
+        let test = try await ServerUnderTest { $0.transformer = .engineIO }
+        let received = EventRecorder<Int>()
+        let record = test.server.onMessage { message in if let number = try? message.value.int { received.record(number) } }
+        _ = try await test.request("/primus/?EIO=4&transport=polling")
+        let client = test.client("/primus/?EIO=4&transport=websocket&sid=\(try #require(test.server.sparks.first).id)")
+        client.send("2probe")
+        client.send("5", "41", "42")
+        try await eventually { received.all == [1, 2] }
+        record.cancel()
+    }
+
     // MARK: Losses and refusals
 
     @Test func `the lost answer to a message is a loss, and the server has taken the message once`() async throws {

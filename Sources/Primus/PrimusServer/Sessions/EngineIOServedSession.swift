@@ -206,7 +206,10 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
         }
     }
 
-    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) { _ = self.received(id, batch, from: 0) }
+    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
+        var next = 0
+        while next < batch.entries.count { next = self.received(id, batch, from: next) }
+    }
 
     func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, from start: Int) -> Int {
         if self.isCurrent(id) { return self.events?.received(self.id, batch, from: start) ?? batch.entries.count }
