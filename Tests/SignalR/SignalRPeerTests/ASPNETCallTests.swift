@@ -209,8 +209,8 @@ struct ASPNETCallTests {
         hub.stop()
     }
 
-    /// Fewer items than the server buffers for a stream: ASP.NET Core 10 closes the connection with a `ChannelClosedException` if a method
-    /// returns while an item waits for space in the buffer.
+    /// ASP.NET Core 10 closes the connection with a `ChannelClosedException` if a method returns while an item of its stream is being taken,
+    /// which is rare with fewer items than the server buffers. The stream of the client ends then as well.
     @Test(arguments: HubPair.allCases)
     func `a stream to the server ends when the method returns before it`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
@@ -218,14 +218,19 @@ struct ASPNETCallTests {
         for _ in 0..<20 {
             let terminations = EventRecorder<Bool>()
             // Only the call refers to the sequence, which ends when it is released if the call ends while an item is sent.
-            let result = try await hub.invoke(
-                "TakeFew", 3,
-                HubUpload(
-                    AsyncStream<Int> { feed in
-                        for number in 0..<8 { feed.yield(number) }
-                        feed.onTermination = { _ in terminations.record(true) }
-                    }), as: Int.self)
-            #expect(result == 3)
+            do throws(HubError) {
+                let result = try await hub.invoke(
+                    "TakeFew", 3,
+                    HubUpload(
+                        AsyncStream<Int> { feed in
+                            for number in 0..<8 { feed.yield(number) }
+                            feed.onTermination = { _ in terminations.record(true) }
+                        }), as: Int.self)
+                #expect(result == 3)
+            } catch {
+                guard error.message.contains("ChannelClosedException") else { throw error }
+                try await hub.start()
+            }
             try await eventually { terminations.all.count == 1 }
         }
         #expect(try await hub.invoke("Add", 1, 2, as: Int.self) == 3)
