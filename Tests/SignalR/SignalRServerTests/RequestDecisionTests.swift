@@ -10,24 +10,21 @@ import Testing
 
 /// Requests of connections over HTTP whose clients disconnect around the moment at which a hook decides about them.
 @Suite(.timeLimit(.minutes(10))) struct RequestDecisionTests {
-    /// Records the answer, and every action for the moment at which the client disconnects.
+    /// Records the answer, and passes every action for the moment at which the client disconnects to a closure. An action
+    /// retains its responder, so an action that is kept is released by calling it once: `take()`.
     private final class Responder: HTTPResponder {
         typealias Action = @Sendable () -> Void
 
         let statuses = EventRecorder<Int>()
-        let actions = EventRecorder<Action>()
         private let onRegistration: @Sendable (@escaping Action) -> Void
 
-        init(onRegistration: @escaping @Sendable (@escaping Action) -> Void = { _ in }) { self.onRegistration = onRegistration }
+        init(onRegistration: @escaping @Sendable (@escaping Action) -> Void) { self.onRegistration = onRegistration }
 
         func respond(_ response: HTTPResponse) { self.statuses.record(response.head.status) }
         func begin(_ head: HTTPResponseHead) { self.statuses.record(head.status) }
         func write(_ bytes: [UInt8]) {}
         func end() {}
-        func onDisconnect(_ action: @escaping Action) {
-            self.onRegistration(action)
-            self.actions.record(action)
-        }
+        func onDisconnect(_ action: @escaping Action) { self.onRegistration(action) }
     }
 
     private let asked = EventRecorder<String>()
@@ -82,11 +79,12 @@ import Testing
         let test = try await self.makeServer()
         let client = try await test.connect(.longPolling)
         client.stopWaiting()
-        let poll = Responder()
+        let actions = EventRecorder<Responder.Action>()
+        let poll = Responder { actions.record($0) }
         self.pass("GET", client, poll, to: test)
-        try await eventually("the connection watches the poll") { poll.actions.all.count == 2 }
+        try await eventually("the connection watches the poll") { actions.all.count == 2 }
         // As if the client had disconnected between the decision and the connection's registration, which calls its action immediately then.
-        for action in poll.actions.all { action() }
+        for action in actions.take() { action() }
         #expect(poll.statuses.all == [])
         try await test.hub.clients.all.send("A")
         client.wait()
@@ -96,11 +94,12 @@ import Testing
     @Test func `the end of a stream is the end of its connection, as soon as the hook has decided`() async throws {
         let test = try await self.makeServer()
         let token = try await test.negotiate()["connectionToken"]?.string ?? ""
-        let stream = Responder()
+        let actions = EventRecorder<Responder.Action>()
+        let stream = Responder { actions.record($0) }
         let request = HTTPRequestHead(method: "GET", target: "/hub?id=\(token)", headers: ["Accept": "text/event-stream"])
         test.server.handler.received(request, body: [], responder: stream)
-        try await eventually("the connection watches the stream") { stream.actions.all.count == 2 }
-        for action in stream.actions.all { action() }
+        try await eventually("the connection watches the stream") { actions.all.count == 2 }
+        for action in actions.take() { action() }
         try await eventually("the connection ends") { test.server.driver.read { $0.connections.isEmpty } }
         #expect(stream.statuses.all == [200])
     }
