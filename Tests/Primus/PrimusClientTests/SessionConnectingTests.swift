@@ -211,8 +211,9 @@ import Testing
     }
 
     @Test func `engine io opens with its handshake and answers its pings`() {
-        var session = SessionHarness(.updates) { $0.transformer = .engineIO }
-        #expect(session.open().last == "open #1 ws://host/primus/?EIO=4&transport=websocket")
+        var session = self.detecting()
+        session.open()
+        #expect(session.respond(1, 200, Self.spec("engine.io")) == ["open #1 ws://host/primus/?EIO=4&transport=websocket"])
         #expect(session.opened(session.connection).isEmpty)
         #expect(
             session.receive(#"0{"sid":"abc","upgrades":[],"pingInterval":25000,"pingTimeout":20000,"maxPayload":100}"#)
@@ -237,9 +238,22 @@ import Testing
             lines = session.receive(#"{"code":5,"message":"Unsupported protocol version"}"#)
         }
         #expect(
-            lines.last == "open #2 ws://host/primus/?EIO=3&transport=websocket"
-                || lines.contains("open #2 ws://host/primus/?EIO=3&transport=websocket"))
+            lines.last == "open #2 ws://host/primus/?EIO=4&transport=websocket"
+                || lines.contains("open #2 ws://host/primus/?EIO=4&transport=websocket"))
         #expect(session.refuse(400, #"{"code":5,"message":"Unsupported protocol version"}"#).first == "attemptFailed connectionLost")
+    }
+
+    @Test func `without the specification, the client asks for the older engine io first`() {
+        var session = SessionHarness(.updates) { $0.transformer = .engineIO }
+        #expect(session.open().last == "open #1 ws://host/primus/?EIO=3&transport=websocket")
+        #expect(
+            session.refuse(400, #"{"code":5,"message":"Unsupported protocol version"}"#)
+                == ["open #2 ws://host/primus/?EIO=4&transport=websocket"])
+        session.opened(session.connection)
+        session.receive(#"0{"sid":"abc","upgrades":[],"pingInterval":25000,"pingTimeout":20000}"#)
+        // The next attempt knows.
+        session.close(drop)
+        #expect(session.advance(by: .seconds(1)).last == "open #3 ws://host/primus/?EIO=4&transport=websocket")
     }
 
     @Test func `an older engine io is pinged by the client`() {

@@ -22,9 +22,9 @@ import Testing
 
     @Test func `a WebSocket is opened for the session, and replaces polling when its last requests have ended`() {
         var session = SessionHarness(.updates) { ($0.transformer, $0.startsWithPolling) = (.engineIO, true) }
-        #expect(session.open().last == "open #1 http://host/primus/?EIO=4&transport=polling")
+        #expect(session.open().last == "open #1 http://host/primus/?EIO=3&transport=polling")
         session.opened(Self.polling, head: HTTPResponseHead(status: 200))
-        #expect(session.receive(Self.handshake).last == "open #2 ws://host/primus/?EIO=4&transport=websocket&sid=abc")
+        #expect(session.receive(Self.handshake).last == "open #2 ws://host/primus/?EIO=3&transport=websocket&sid=abc")
         #expect(session.opened(Self.webSocket) == ["#2 2probe"])
         #expect(session.receive("3probe", on: Self.webSocket) == ["close #1 1000"])
         #expect(session.machine.transport == .polling)

@@ -46,9 +46,7 @@ final class PrimusSimulation: @unchecked Sendable {
             PrimusServerModel.endpoint,
             transports: Transports(webSocket: network.webSocket, http: network.http, time: simulation, seed: { simulation.seed }))
         let server = self.model.server.configuration
-        // Without the specification, the client takes the server for one with engine.io 4, where binary packets have another form.
-        let needsVersion = server.version == .v6 && server.transformer == .engineIO && [.msgpack, .binary].contains(server.parser)
-        options.detection = needsVersion ? .required : simulation.choose([.automatic, .required, .off])
+        options.detection = simulation.choose([.automatic, .required, .off])
         // Without the specification, the client would assume a parser that the server doesn't have.
         if options.detection != .required { (options.transformer, options.parser) = (server.transformer, server.parser) }
         options.plugins = [.emitter, .multiplex]

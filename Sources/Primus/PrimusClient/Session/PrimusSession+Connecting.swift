@@ -68,8 +68,10 @@ extension PrimusSession {
     /// The version of engine.io: that which has worked, or that of the server's version of Primus.
     var engineIOVersion: EngineIOVersion {
         if let known = self.knowledge.engineIO { return known }
-        let major = self.attempt.dialect.version.flatMap { Int($0.prefix { $0 != "." }) }
-        return major.map { $0 < 8 } ?? false ? .v3 : .v4
+        if let major = self.attempt.dialect.version.flatMap({ Int($0.prefix { $0 != "." }) }) { return major < 8 ? .v3 : .v4 }
+        // A server of version 3 doesn't look at the version that a client asks for, and its handshake doesn't tell it, so that binary packets,
+        // which differ, would be lost. A server of version 4 refuses version 3, or speaks it.
+        return .v3
     }
 
     /// The header fields of a request of an attempt, without cookies. Those of the application are only for the origin that it chose.
