@@ -413,7 +413,7 @@ open class Primus: NSObject, @unchecked Sendable {
         guard let engine = self.state.withLock({ $0.engine }), engine.revision != revision else { return }
         guard case .closed = engine.connection.state else { return }
         let new = self.makeEngine()
-        engine.connection.moveQueue(to: new.connection)
+        engine.connection.moveMessages(to: new.connection)
         self.state.withLock { $0.engine = new }
         engine.connection.end()
     }

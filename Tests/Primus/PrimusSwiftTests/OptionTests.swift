@@ -363,6 +363,33 @@ import FoundationNetworking
         withExtendedLifetime((observation, calls)) {}
     }
 
+    @Test(arguments: [false, true])
+    func `messages in a transform aren't lost or reordered when a client with other plugins replaces it`(isEnding: Bool) async throws {
+        var server = PrimusServerConfiguration()
+        server.plugins = .emitter
+        let test = try await PrimusFixture(server)
+        let received = EventRecorder<PrimusValue>()
+        let observation = test.memory.server.onMessage { received.record((try? $0.value) ?? nil) }
+        let gate = Signal()
+        test.primus.transform("outgoing") { data in
+            await gate.wait()
+            data["data"] = ["transformed": data["data"]]
+            return true
+        }
+        // A client that was ended keeps its connection while messages are in the transforms.
+        if isEnding { try await test.open() }
+        for text in ["first", "second"] { #expect(test.primus.write(text)) }
+        if isEnding { test.primus.end() }
+        test.options.plugins = ["emitter": PrimusEmitterPlugin.self]
+        test.primus.open()
+        #expect(test.primus.write("third"))
+        gate.send()
+        try await eventually { received.all.count == 3 }
+        try await test.settle()
+        #expect(received.all == ["first", "second", "third"].map { ["transformed": .string($0)] })
+        withExtendedLifetime(observation) {}
+    }
+
     @Test func `a log that is set later receives the messages from the next opening on`() async throws {
         let test = try await PrimusFixture()
         _ = test.primus.client

@@ -174,11 +174,18 @@ public final class PrimusConnection: Sendable {
         return count
     }
 
-    /// Moves the messages that wait for a connection to a client that has none yet.
-    package func moveQueue(to other: PrimusConnection) {
-        var queue = PrimusWriteQueue()
-        self.driver.step { session, _, _ in swap(&queue, &session.queue) }
-        other.driver.step { session, _, _ in swap(&queue, &session.queue) }
+    /// Moves the messages that wait for a connection or for a transform to a client that has none yet. This client is closed.
+    ///
+    /// The other client's transforms begin again with a message for which a transform is running.
+    package func moveMessages(to other: PrimusConnection) {
+        var (queue, values) = (PrimusWriteQueue(), [PrimusValue]())
+        self.driver.step { session, now, effects in (queue, values) = session.takeMessages(now: now, &effects) }
+        other.driver.step { session, now, effects in
+            swap(&queue, &session.queue)
+            for value in values {
+                if let error = session.transform(value, .queue, nil, now: now, &effects) { session.report(error, &effects) }
+            }
+        }
     }
 
     /// The time until the next attempt to connect; `nil` if none is pending.

@@ -78,6 +78,7 @@ final class PrimusTransforms: Sendable {
         // As above.
         return Task { [self] in
             for await item in values {
+                guard self.driver.read({ $0.isTransforming(item) }) else { continue }
                 let result: Result<PrimusContent?, PrimusError>
                 do throws(PrimusError) {
                     let value = try await self.apply(self.state.withLock { $0.outgoing }, to: item.value)

@@ -98,6 +98,8 @@ package enum PrimusContent: Sendable {
 
 /// A value that passes the transforms before it is sent.
 package struct PrimusOutgoing: Sendable {
+    /// The number of the value, of all that were given to the transforms of the client.
+    package var number: UInt64
     package var value: PrimusValue
     package var mode: PrimusWriteMode
     package var waiter: WaiterID?

@@ -156,18 +156,37 @@ extension PrimusSession {
         var error: PrimusError?
         if self.connection.connected == nil, mode == .failIfNotOpen { error = self.notOpen }
         if case .closed = self.state, waiter != nil { error = self.notOpen }
-        if self.transforming >= max(1, self.options.queue.limit) {
+        if self.transforming.count >= max(1, self.options.queue.limit) {
             error = PrimusError(
-                .queueFull, "The message wasn't sent: \(self.transforming) messages wait for the transforms already. Write more slowly.")
+                .queueFull,
+                "The message wasn't sent: \(self.transforming.count) messages wait for the transforms already. Write more slowly.")
         }
         if let error {
             if let waiter { effects.resume(waiter, .failure(error)) }
             return error
         }
-        self.transforming += 1
+        self.lastTransformed += 1
+        let item = PrimusOutgoing(number: self.lastTransformed, value: value, mode: mode, waiter: waiter)
+        self.transforming.append(item)
         if let waiter { self.transformCallers.insert(waiter) }
-        effects.deliver(.outgoing(PrimusOutgoing(value: value, mode: mode, waiter: waiter)), on: self.outgoing)
+        effects.deliver(.outgoing(item), on: self.outgoing)
         return nil
+    }
+
+    /// Whether a value is next in the outgoing transforms. If it isn't, it was moved to another client.
+    package func isTransforming(_ item: PrimusOutgoing) -> Bool { self.transforming.first?.number == item.number }
+
+    /// Removes the messages that wait for a connection, and those that are in the outgoing transforms, of a client that is closed.
+    package mutating func takeMessages(
+        now: Instant, _ effects: inout Effects<Self>
+    ) -> (queue: PrimusWriteQueue, values: [PrimusValue]) {
+        if self.drainDeadline != nil { self.finishDraining(now: now, &effects) }
+        // The callers that wait were told that their messages aren't sent.
+        let values = self.transforming.all.filter { $0.waiter == nil }.map(\.value)
+        self.transforming.removeAll()
+        var queue = PrimusWriteQueue()
+        swap(&queue, &self.queue)
+        return (queue, values)
     }
 
     private static let vetoed = PrimusError(.vetoed, "A transform has discarded the message, which wasn't sent.")
@@ -178,8 +197,9 @@ extension PrimusSession {
     package mutating func transformed(
         _ item: PrimusOutgoing, _ result: Result<PrimusContent?, PrimusError>, now: Instant, _ effects: inout Effects<Self>
     ) {
-        self.transforming -= 1
-        defer { if self.transforming == 0, self.drainDeadline != nil { self.finishDraining(now: now, &effects) } }
+        guard self.isTransforming(item) else { return }
+        _ = self.transforming.popFirst()
+        defer { if self.transforming.isEmpty, self.drainDeadline != nil { self.finishDraining(now: now, &effects) } }
         // A caller that doesn't wait any more was told that its message isn't sent.
         if let waiter = item.waiter, !self.transformCallers.remove(waiter) { return }
         // The caller of a plugin waits for the answer, not for the sending.

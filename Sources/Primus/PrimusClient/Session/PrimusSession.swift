@@ -178,8 +178,9 @@ package struct PrimusSession: ReconnectingSession {
     /// The credentials that the server has refused on the established connection, for the next attempt.
     private var expired: Refusal?
     var queue = PrimusWriteQueue()
-    /// The number of values in the outgoing transforms.
-    var transforming = 0
+    /// The values in the outgoing transforms, in the order in which they are transformed.
+    var transforming = FIFO<PrimusOutgoing>()
+    var lastTransformed: UInt64 = 0
     /// The callers whose value is in the outgoing transforms.
     var transformCallers = WaitingCalls()
     /// Whether the server reads so slowly that messages wait.
@@ -242,7 +243,7 @@ package struct PrimusSession: ReconnectingSession {
     }
 
     /// The number of messages that wait for a connection.
-    package var queuedCount: Int { self.queue.count + self.transforming }
+    package var queuedCount: Int { self.queue.count + self.transforming.count }
 
     package var inactivity: String? {
         if case .closed = self.state { "The client is closed. Call open() first." } else { nil }
@@ -278,7 +279,7 @@ package struct PrimusSession: ReconnectingSession {
         if self.drainDeadline != nil { return }
         self.finishUpgradeForEnd(now: now, &effects)
         self.flush(on: id, ignoresPause: true, now: now, &effects)
-        guard self.transforming > 0 else { return self.stopConnection(now: now, &effects) }
+        guard !self.transforming.isEmpty else { return self.stopConnection(now: now, &effects) }
         // What was written before the end isn't lost. For the application, the client is closed already.
         self.drainDeadline = now.advanced(by: self.connection.policy.closeTimeout)
         self.handleEnd(self.ending(for: .requested, now: now), now: now, &effects)
