@@ -28,6 +28,23 @@ import Testing
         #expect(session.advance(by: .seconds(1)).last == "open #2 ws://host/primus?a=1&a=2&x")
     }
 
+    @Test func `the specification is requested again when the server no longer speaks as it says`() {
+        var session = self.detecting { $0.retry = .delays(Array(repeating: .seconds(1), count: 5)) }
+        session.open()
+        session.respond(1, 200, Self.spec)
+        session.opened(session.connection)
+        session.close(drop)
+        #expect(session.advance(by: .seconds(1)).last == "open #2 ws://host/primus")
+        // A server that is busy, or has gone, may still be the same one.
+        session.refuse(503)
+        #expect(session.advance(by: .seconds(1)).last == "open #3 ws://host/primus")
+        session.close(refused)
+        #expect(session.advance(by: .seconds(1)).last == "open #4 ws://host/primus")
+        session.refuse(400, #"{"code":0,"message":"Transport unknown"}"#)
+        #expect(session.advance(by: .seconds(1)).last == "2 GET http://host/primus/spec")
+        #expect(session.respond(2, 200, Self.spec("engine.io")) == ["open #5 ws://host/primus/?EIO=4&transport=websocket"])
+    }
+
     @Test func `a server without a specification gets the defaults, and isn't asked again`() {
         var session = self.detecting()
         session.open()

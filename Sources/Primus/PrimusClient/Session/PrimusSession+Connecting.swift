@@ -364,6 +364,14 @@ extension PrimusSession {
         }
     }
 
+    /// Forgets the specification of a server that doesn't speak as it says: another one may have taken its place.
+    mutating func forgetSpec(after ending: Ending) {
+        guard ending.kind == .refused, let error = ending.reason.transportError else { return }
+        let isBusy = error.status.map { $0 >= 500 } ?? false
+        guard [.protocolViolation, .upgradeRejected, .requestRejected].contains(error.code), !isBusy else { return }
+        (self.knowledge.spec, self.knowledge.hasNoSpec) = (nil, false)
+    }
+
     /// When the way that is being opened is given up for another one.
     var wayDeadline: Instant? { if case .way(let deadline) = self.attempt.opening { deadline } else { nil } }
 

@@ -482,6 +482,7 @@ package struct PrimusSession: ReconnectingSession {
         if case .closed = self.state { return .never }
         if ending.kind == .closedByServer || ending.isFinal { return .never }
         if self.fallsBack(because: ending) || self.asksForOtherCredentials(because: ending) { return .reopen }
+        self.forgetSpec(after: ending)
         // Settings that were changed apply to the decision, and to the delay before the next attempt.
         let options = self.latestOptions.options
         if ending.refusesCredentials {

@@ -49,8 +49,8 @@ extension PrimusCredentials: Redacting {
 
 /// How a client learns what its server speaks.
 public enum PrimusDetection: Hashable, Sendable {
-    /// From the specification at `/spec`, which is requested once and kept. If the server has none, the client assumes what the configuration
-    /// says and, where it says nothing, `websockets` and `json`.
+    /// From the specification at `/spec`, which is requested once and kept until the server refuses a connection. If the server has none, the
+    /// client assumes what the configuration says and, where it says nothing, `websockets` and `json`.
     case automatic
     /// As ``automatic``, but a server without a specification is an error.
     case required
