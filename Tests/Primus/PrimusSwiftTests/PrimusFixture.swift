@@ -34,6 +34,9 @@ final class PrimusFixture: Sendable {
         self.record(self.primus)
     }
 
+    // A client that is open keeps itself alive.
+    deinit { self.primus.end() }
+
     static func options(_ memory: InMemoryPrimus) -> PrimusConnectOptions {
         let options = PrimusConnectOptions()
         (options.manual, options.transports, options.log) = (true, memory.network.transports(), .none)
