@@ -8,7 +8,7 @@ import RealtimeSockets
 struct DemoCommand: Command {
     static let spec = CommandSpec(
         path: ["demo"],
-        summary: "Show a server and two clients in action",
+        summary: "Show servers and clients in action",
         description: """
             Starts a Pusher Channels server on a free local port, connects two clients to it and prints what they receive. Shows \
             subscribing, publishing, client events, and recovery from a lost connection. Then does the same with a SignalR server, and \
