@@ -369,7 +369,8 @@ open class Primus: NSObject, @unchecked Sendable {
     /// - Parameters:
     ///   - type: `"incoming"` for messages of the server, `"outgoing"` for those that the client writes.
     ///   - fn: Called with each message, one after another, in a task of the client. Returns whether the message is passed on. It may wait:
-    ///     messages keep their order. If it throws, the message is discarded and an event `error` emitted.
+    ///     messages keep their order. If it throws, the message is discarded and an event `error` emitted. Called again for a message that it
+    ///     hasn't finished when the client is opened with other plugins, or other options that it keeps while it is open.
     public func transform(_ type: String, _ fn: @escaping @Sendable (inout PrimusTransformData) async throws -> Bool) {
         let direction: PrimusTransform.Direction
         switch type {

@@ -60,6 +60,42 @@ import FoundationNetworking
         withExtendedLifetime(echo) {}
     }
 
+    private struct Reading: Codable, Hashable {
+        var sensor: Int
+        var data: Data?
+    }
+
+    @Test func `values of each type that can be written arrive, and come back as objects of Foundation`() async throws {
+        var server = PrimusServerConfiguration()
+        server.parser = .msgpack
+        let test = try await PrimusFixture(server)
+        let (received, seen) = (EventRecorder<PrimusValue>(), EventRecorder<String>())
+        let echo = test.memory.server.onMessage { message in
+            received.record((try? message.value) ?? nil)
+            _ = try? message.spark.write(message.value)
+        }
+        test.primus.on("data", queue: test.queue) { (value: Any) in seen.record("\(type(of: value))") }
+        try await test.open()
+        let (date, none) = (Date(timeIntervalSince1970: 1.5), Int?.none)
+        let values: [(Any, PrimusValue)] = [
+            (["a": 1], ["a": 1]),
+            (
+                ["a": date, "b": [Data([1])], "c": none as Any] as [String: Any],
+                ["a": .date(PrimusDate(milliseconds: 1500)), "b": [.bytes([1])], "c": nil]
+            ),
+            ([1.5, 2.5], [1.5, 2.5]), (Data([1, 2]), .bytes([1, 2])), (date, .date(PrimusDate(milliseconds: 1500))),
+            (UInt8(200), 200), (Int16(-300), -300), (Float(0.5), 0.5), (NSNumber(value: true), true), (NSNumber(value: 0.5), 0.5),
+            (NSString("text"), "text"), (none as Any, nil), (Reading(sensor: 7, data: Data([3])), ["sensor": 7, "data": .bytes([3])]),
+            ([Reading(sensor: 8)], [["sensor": 8]]), (PrimusValue.bool(false), false),
+        ]
+        for (value, _) in values { #expect(test.primus.write(value)) }
+        try await eventually { seen.all.count == values.count }
+        for (value, expected) in zip(received.all, values.map(\.1)) { #expect(value == expected) }
+        let types = Dictionary(grouping: zip(seen.all, values.map(\.1)), by: \.0).mapValues(\.count)
+        #expect(types["Data"] == 1 && types["Date"] == 1 && types["NSNull"] == 1 && types["Bool"] == 2 && types["String"] == 1, "\(types)")
+        withExtendedLifetime(echo) {}
+    }
+
     @Test func `a value that can't be written is an error, and the connection survives`() async throws {
         final class Unknown {}
         let test = try await PrimusFixture()
