@@ -206,8 +206,14 @@ public final class PrimusServer: Sendable {
         }
     }
 
-    /// Drops a connection without a close frame. Does nothing if no client has the ID.
-    public func drop(_ id: String) { self.server.connections.drop(id) }
+    /// Drops a connection without a close frame, and requests over HTTP without an answer. Does nothing if no client has the ID.
+    public func drop(_ id: String) { self.handler.drop(id) }
+
+    /// Forgets the session over HTTP of a client, as a server that was started again, or another server to which a balancer without sticky
+    /// sessions leads: a request that waits is answered without messages, and later ones as those of an unknown session.
+    ///
+    /// Does nothing if no client has the ID, or if it uses a WebSocket.
+    public func forgetSession(_ id: String) { self.handler.forgetSession(id) }
 
     /// Makes a connection silent, or ends its silence. Does nothing if no client has the ID.
     ///

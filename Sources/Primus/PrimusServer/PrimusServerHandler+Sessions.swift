@@ -34,6 +34,10 @@ extension PrimusServerHandler {
         guard let meaning = self.meaning(of: request, body, rest) else { return false }
         var responder = responder
         let waits = Self.waits(request, meaning)
+        if waits, self.failsPoll() {
+            responder.respond(self.reporting(Self.text(500, "The server is configured to fail.")))
+            return true
+        }
         if !waits, self.losesAnswer() { responder = LosingResponder(responder) }
         var served = ServedRequest(request, body: body, waits: waits, responder)
         // Without a hook, the decision is made before this function returns.
@@ -151,6 +155,24 @@ extension PrimusServerHandler {
         }
         session.start(events)
         return session
+    }
+
+    /// The session over HTTP of the client with an ID; `nil` if it has none.
+    private func session(ofSpark name: String) -> (any ServedRequests)? {
+        guard let id = self.connections.driver.read({ $0.connection(named: name) }) else { return nil }
+        return self.sessions.withLock { sessions in sessions.values.first { $0.id == id } }
+    }
+
+    /// Drops the connections of a client, whose requests end without an answer.
+    func drop(_ name: String) {
+        let responders = self.session(ofSpark: name)?.takeResponders() ?? []
+        self.connections.drop(name)
+        for responder in responders { (responder as? any DroppableResponder)?.drop() }
+    }
+
+    /// Forgets the session over HTTP of a client. A WebSocket remains.
+    func forgetSession(_ name: String) {
+        if let session = self.session(ofSpark: name), (session as? EngineIOServedSession)?.isPolling ?? true { self.connections.drop(name) }
     }
 
     private func forget(_ key: ByteString) {

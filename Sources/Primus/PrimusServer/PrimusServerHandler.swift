@@ -35,10 +35,15 @@ final class PrimusServerHandler: ListenerHandler {
     }
 
     /// Whether the answer to a request is lost. Counts the request.
-    func losesAnswer() -> Bool {
+    func losesAnswer() -> Bool { self.takesPlace(\.lostAnswers) }
+
+    /// Whether a request for messages fails. Counts the request.
+    func failsPoll() -> Bool { self.takesPlace(\.failedPolls) }
+
+    private func takesPlace(_ count: WritableKeyPath<PrimusServerFaults, Int>) -> Bool {
         self.state.withLock { faults in
-            guard faults.lostAnswers > 0 else { return false }
-            faults.lostAnswers -= 1
+            guard faults[keyPath: count] > 0 else { return false }
+            faults[keyPath: count] -= 1
             return true
         }
     }
@@ -188,7 +193,6 @@ final class PrimusServerHandler: ListenerHandler {
 
     /// The response of a decision; `nil` if the client may proceed.
     private func rejection(_ decision: PrimusAuthorizationDecision) -> HTTPResponse? {
-        let response: HTTPResponse
         switch decision {
         case .accept:
             // The server may have been released while the application decided.
@@ -196,9 +200,13 @@ final class PrimusServerHandler: ListenerHandler {
         case .reject(let message, let status, let headers):
             var rejection = Self.json(status, ["error": .string(message)])
             for field in headers { rejection.head.headers.add(field.name, field.value) }
-            response = rejection
-        case .respond(let custom): response = custom
+            return self.reporting(rejection)
+        case .respond(let response): return self.reporting(response)
         }
+    }
+
+    /// Reports a rejection to the application.
+    func reporting(_ response: HTTPResponse) -> HTTPResponse {
         self.connections.driver.step { machine, _, effects in
             machine.deliver(PrimusServerEvent.rejected(status: response.head.status), &effects)
         }

@@ -243,6 +243,7 @@ private func serverFaults(_ server: PrimusServer) {
     for spark in server.sparks {
         server.sendRaw(.text("{not a message"), to: spark.id)
         server.silence(spark.id)
+        server.forgetSession(spark.id)
         server.drop(spark.id)
     }
     // end

@@ -1,8 +1,10 @@
 import PrimusServer
 import PrimusWire
 import RealtimeCore
+import RealtimeSystem
 import RealtimeTesting
 import TestSupport
+import Testing
 
 /// A server in memory, and clients whose bytes a test chooses.
 struct ServerUnderTest {
@@ -57,4 +59,61 @@ struct RawClient {
     }
 
     var end: CloseReason? { self.socket.endings.all.first }
+}
+
+extension ServerUnderTest {
+    /// Sends a request. In memory, what the server answers immediately has arrived when this function returns.
+    func start(_ target: String, method: String = "GET", headers: HTTPHeaders = [:], body: String = "") throws -> RawExchange {
+        let endpoint = Endpoint(scheme: "http", host: self.address.host, port: self.address.port, target: target)
+        let transport = try #require(self.network.transports().http as? any HTTPExchangeTransport)
+        return RawExchange(transport, HTTPRequest(method, endpoint, headers: headers, body: Array(body.utf8)))
+    }
+
+    /// Opens a session of engine.io over polling.
+    ///
+    /// - Returns: The target of its requests.
+    func openEngineIO(_ version: Int = 4) throws -> String {
+        let target = "/primus/?EIO=\(version)&transport=polling"
+        #expect(try self.start(target).status == 200)
+        return "\(target)&sid=\(try #require(self.server.sparks.last).id)"
+    }
+}
+
+/// A request, and what has arrived of its response.
+final class RawExchange: HTTPExchangeEvents {
+    private struct State: Sendable {
+        var head: HTTPResponseHead?
+        var body: [UInt8] = []
+        var isEnded = false
+        var error: TransportError?
+        var exchange: (any HTTPExchange)?
+    }
+
+    private let state = Lock(State())
+
+    init(_ transport: any HTTPExchangeTransport, _ request: HTTPRequest) {
+        let exchange = transport.makeExchange(request, id: ExchangeID(rawValue: 1), events: self)
+        self.state.withLock { $0.exchange = exchange }
+        exchange.start()
+    }
+
+    var status: Int? { self.state.withLock { $0.head?.status } }
+    var headers: HTTPHeaders { self.state.withLock { $0.head?.headers ?? [:] } }
+    var body: String { self.state.withLock { String(decoding: $0.body, as: UTF8.self) } }
+    /// Whether the response is complete, or has failed.
+    var isEnded: Bool { self.state.withLock { $0.isEnded } }
+    var error: TransportError? { self.state.withLock { $0.error } }
+
+    /// The client ends its connection.
+    func cancel() { self.state.withLock { $0.exchange.take() }?.cancel() }
+
+    func received(_ head: HTTPResponseHead, of id: ExchangeID) { self.state.withLock { $0.head = head } }
+    func received(_ body: [UInt8], of id: ExchangeID) { self.state.withLock { $0.body += body } }
+    func ended(_ id: ExchangeID, _ error: TransportError?) {
+        // Released outside the lock.
+        _ = self.state.withLock { state in
+            (state.isEnded, state.error) = (true, error)
+            return state.exchange.take()
+        }
+    }
 }

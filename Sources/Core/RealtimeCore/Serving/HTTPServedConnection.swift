@@ -97,6 +97,13 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: Serv
 
     package func refuse(_ id: ExchangeID, _ response: HTTPResponse) { self.step { machine, _ in machine.refuse(id, response) } }
 
+    package func takeResponders() -> [any HTTPResponder] {
+        self.state.withLock { state in
+            defer { state.responders = [:] }
+            return Array(state.responders.values)
+        }
+    }
+
     private func adopt(_ responder: any HTTPResponder) -> ExchangeID {
         self.state.withLock { state in
             state.lastID += 1

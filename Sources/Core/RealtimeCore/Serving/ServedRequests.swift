@@ -1,5 +1,8 @@
 /// A server's connection over HTTP requests, which takes the requests of its client.
 package protocol ServedRequests: WebSocketConnection {
+    /// The ID of the connection in its events.
+    var id: ConnectionID { get }
+
     /// Takes a request that waits for messages.
     func wait(_ request: HTTPRequestHead, _ responder: any HTTPResponder)
 
@@ -20,6 +23,10 @@ package protocol ServedRequests: WebSocketConnection {
 
     /// Answers a request that has a reserved place, without its messages.
     func refuse(_ id: ExchangeID, _ response: HTTPResponse)
+
+    /// Takes the responders of all requests without an answer, for tests of clients whose connections break. The owner drops them, and abandons
+    /// the connection.
+    func takeResponders() -> [any HTTPResponder]
 }
 
 /// A request of a client, until a connection takes it or it is refused.

@@ -121,6 +121,8 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
 
     func refuse(_ id: ExchangeID, _ response: HTTPResponse) { self.polling.refuse(id, response) }
 
+    func takeResponders() -> [any HTTPResponder] { self.polling.takeResponders() }
+
     // MARK: The owner
 
     /// The connection in use; `nil` after the end.
@@ -168,8 +170,9 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
             let isEnd = if case .ended = session.state { false } else { true }
             return (self.connection(session.state), session.events.take(), isEnd)
         }
-        connection?.abandon()
+        // First, so that a request that follows the answer to the last one finds no session.
         if isEnd { self.onEnd() }
+        connection?.abandon()
         // Released outside the lock.
         _ = events
     }

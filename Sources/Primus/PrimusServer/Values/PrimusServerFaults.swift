@@ -32,6 +32,9 @@ public struct PrimusServerFaults: Sendable, Hashable {
     /// The number of requests with messages of clients over HTTP whose answers are lost next. The server takes the messages, and ends the
     /// client's HTTP connection without an answer. It decreases with each of them.
     public var lostAnswers = 0
+    /// The number of requests for messages of the server that fail next with the status 500, as behind a proxy with an error. The server keeps
+    /// the sessions. It decreases with each of them.
+    public var failedPolls = 0
     /// The faults that are the same for every protocol.
     private(set) var connections = ConnectionFaults()
 

@@ -1,0 +1,150 @@
+import PrimusTesting
+import PrimusWire
+import RealtimeCore
+import RealtimeTesting
+import TestSupport
+import Testing
+
+/// Clients over HTTP whose server, or a proxy on the way, fails.
+@Suite(.timeLimit(.minutes(10))) struct PollingFaultTests {
+    struct Kind: Sendable, CustomTestStringConvertible {
+        let transformer: PrimusTransformerKind
+        let way: PrimusWay
+        var testDescription: String { "\(self.transformer), \(self.way)" }
+    }
+
+    static let kinds = [
+        Kind(transformer: .engineIO, way: .polling), Kind(transformer: .sockjs, way: .streaming), Kind(transformer: .sockjs, way: .polling),
+    ]
+
+    /// A server, and a client that is connected over HTTP.
+    private struct Fixture {
+        let primus: InMemoryPrimus
+        let client: PrimusConnection
+        let spark: String
+
+        init(_ kind: Kind, retry: PrimusRetryPolicy = .delays([.seconds(1), .seconds(1)])) async throws {
+            var configuration = PrimusServerConfiguration()
+            configuration.transformer = kind.transformer
+            self.primus = try await InMemoryPrimus(configuration: configuration)
+            self.client = self.primus.client {
+                ($0.ways, $0.allowedTransports, $0.retry) = ([kind.way], .polling, retry)
+                // Without the specification, nothing of an attempt is a task.
+                ($0.detection, $0.transformer, $0.parser) = (.off, kind.transformer, .json)
+            }
+            self.client.open()
+            try await self.client.opened(within: .seconds(600))
+            self.spark = try #require(self.primus.server.sparks.first?.id)
+        }
+
+        /// Writes a message in both directions, so that the request that waits ends.
+        func exchangeMessages() throws {
+            try self.primus.server.write("to the client")
+            self.client.enqueue("to the server")
+        }
+
+        /// Advances the clock until the client has connected again.
+        func reconnect() async throws {
+            try await eventually {
+                self.primus.clock.advance(by: .seconds(1))
+                return self.client.isConnected && self.primus.server.sparks.contains { $0.id != self.spark }
+            }
+        }
+    }
+
+    @Test(arguments: Self.kinds)
+    func `polls that fail are repeated after the delays of the policy, and not before`(kind: Kind) async throws {
+        let fixture = try await Fixture(kind, retry: .delays(Array(repeating: .seconds(10), count: 10)))
+        let (primus, client) = (fixture.primus, fixture.client)
+        let events = primus.server.events
+        let updates = client.updates(buffer: .dropOldest(1000)).makeAsyncIterator()
+        primus.server.faults.failedPolls = 4
+        // A stream ends with its connection.
+        if kind.way == .streaming { primus.server.drop(fixture.spark) } else { try fixture.exchangeMessages() }
+        var errors: [PrimusError] = []
+        for _ in 0..<3 {
+            while let update = await updates.next() {
+                switch update {
+                case .reconnecting(let error), .attemptFailed(let error): errors.append(error)
+                case .reconnectScheduled: break
+                default: continue
+                }
+                if case .reconnectScheduled = update { break }
+            }
+            // Nothing happens before the delay has passed.
+            let remaining = primus.server.faults.failedPolls
+            primus.clock.advance(by: .milliseconds(9_999))
+            #expect(primus.server.faults.failedPolls == remaining)
+            primus.clock.advance(by: .milliseconds(1))
+        }
+        try await eventually {
+            primus.clock.advance(by: .seconds(10))
+            return client.isConnected
+        }
+        #expect(errors.allSatisfy { $0.code == .connectionLost || $0.code == .timedOut }, "\(errors)")
+        #expect(errors.contains { $0.status == 500 }, "\(errors)")
+        let rejected = await events.pending().filter { $0 == .rejected(status: 500) }
+        #expect(rejected.count == 4 && primus.server.faults.failedPolls == 0)
+        client.end()
+    }
+
+    @Test(arguments: Self.kinds)
+    func `a session that the server has forgotten is a loss, and the client connects again`(kind: Kind) async throws {
+        let fixture = try await Fixture(kind)
+        let states = fixture.client.states.makeAsyncIterator()
+        fixture.primus.server.forgetSession(fixture.spark)
+        #expect(fixture.primus.server.sparks.isEmpty)
+        fixture.client.enqueue("to an unknown session")
+        while let state = await states.next() {
+            guard case .reconnecting(let error) = state else { continue }
+            #expect(error.code == .connectionLost, "\(error)")
+            guard kind.transformer == .engineIO else { break }
+            #expect(error.serverMessage == "Session ID unknown" && error.serverCode == PrimusCloseCode(.engineIO, 1), "\(error)")
+            break
+        }
+        try await fixture.reconnect()
+        fixture.client.end()
+    }
+
+    @Test func `a session that has moved to a WebSocket can't be forgotten`() async throws {
+        let test = try await ServerUnderTest { $0.transformer = .engineIO }
+        _ = try test.openEngineIO()
+        let spark = try #require(test.server.sparks.first)
+        let client = test.client("/primus/?EIO=4&transport=websocket&sid=\(spark.id)")
+        client.send("2probe")
+        client.send("5")
+        test.server.forgetSession(spark.id)
+        #expect(spark.isOpen)
+        test.server.forgetSession("another")
+    }
+
+    @Test(arguments: Self.kinds)
+    func `a client that is dropped gets no answer, and connects again`(kind: Kind) async throws {
+        let fixture = try await Fixture(kind)
+        let states = fixture.client.states.makeAsyncIterator()
+        fixture.primus.server.drop(fixture.spark)
+        while let state = await states.next() {
+            guard case .reconnecting(let error) = state else { continue }
+            #expect(error.code == .connectionLost && error.transportError?.code == .reset, "\(error)")
+            break
+        }
+        try await fixture.reconnect()
+        fixture.client.end()
+    }
+
+    @Test(arguments: Self.kinds)
+    func `a delay applies to messages over HTTP, which keep their order`(kind: Kind) async throws {
+        let fixture = try await Fixture(kind)
+        let (primus, client) = (fixture.primus, fixture.client)
+        let messages = client.messages.makeAsyncIterator()
+        primus.server.faults.delay = .milliseconds(300)
+        try primus.server.write(1)
+        try primus.server.write(2)
+        let received = client.counters.messagesReceived
+        primus.clock.advance(by: .milliseconds(299))
+        #expect(client.counters.messagesReceived == received)
+        primus.clock.advance(by: .milliseconds(1))
+        for number in 1...2 { #expect(try await messages.next()?.value.int == number) }
+        client.end()
+    }
+}
