@@ -1,4 +1,5 @@
 import PrimusWire
+import RealtimeCoding
 import RealtimeCore
 import RealtimeSystem
 
@@ -115,12 +116,25 @@ extension PrimusServerHandler {
         // The session may have ended since the request arrived.
         if let session = self.session(meaning) { return request.pass(to: session) }
         switch meaning {
+        case .engineIO(_, nil) where self.hasTooManyUnread: request.refuse(self.unreadRejection)
         case .engineIO(let version, nil): request.pass(to: self.open(version, request.head))
         case .engineIO: request.refuse(Self.refusal(.unknownSession))
+        case .sockJS where request.waits && self.hasTooManyUnread: request.refuse(self.unreadRejection)
         case .sockJS(let id) where request.waits: request.pass(to: self.open(id, request.head))
         case .sockJS: request.refuse(Self.text(404, ""))
         case .refused: break
         }
+    }
+
+    private var hasTooManyUnread: Bool {
+        let limit = self.configuration.unreadSessionLimit
+        let sessions = self.sessions.withLock { $0.count >= limit ? Array($0.values) : [] }
+        return sessions.count >= limit && sessions.count { !$0.hasReader } >= limit
+    }
+
+    private var unreadRejection: HTTPResponse {
+        self.reporting(
+            Self.json(503, ["error": "The server has as many sessions as it accepts whose clients don't ask for their messages."]))
     }
 
     private func open(_ version: EngineIOVersion, _ request: HTTPRequestHead) -> any ServedRequests {
@@ -129,7 +143,8 @@ extension PrimusServerHandler {
         let rules = EngineIOServedRules(version, cookie: cookie, self.configuration)
         let key = ByteString(sid)
         let session = EngineIOServedSession(
-            rules, version, time: self.time, ignoresProbes: { [weak self] in self?.faults.ignoresProbes ?? false },
+            rules, version, time: self.time, backlogBytes: self.configuration.sessionBacklogLimit,
+            ignoresProbes: { [weak self] in self?.faults.ignoresProbes ?? false },
             onEnd: { [weak self] in self?.forget(key) })
         self.sessions.withLock { $0[key] = session }
         let events = self.connections.adopt(session, id: session.id) { machine, _, _ in
@@ -142,7 +157,8 @@ extension PrimusServerHandler {
     private func open(_ id: String, _ request: HTTPRequestHead) -> any ServedRequests {
         let key = ByteString(id)
         let session = HTTPServedConnection(
-            SockJSServedRules(self.configuration), time: self.time, onEnd: { [weak self] _ in self?.forget(key) })
+            SockJSServedRules(self.configuration), time: self.time, backlogBytes: self.configuration.sessionBacklogLimit,
+            onEnd: { [weak self] _ in self?.forget(key) })
         // Another request may have opened the session since this one was authorized.
         let existing = self.sessions.withLock { sessions -> (any ServedRequests)? in
             if let existing = sessions[key] { return existing }

@@ -222,7 +222,7 @@ final class PrimusServerHandler: ListenerHandler {
         HTTPResponse(status: status, headers: ["Content-Type": type], text: text)
     }
 
-    private static func json(_ status: Int, _ body: JSONValue, type: String = "application/json") -> HTTPResponse {
+    static func json(_ status: Int, _ body: JSONValue, type: String = "application/json") -> HTTPResponse {
         HTTPResponse(HTTPResponseHead(status: status, headers: ["Content-Type": type]), body: body.bytes)
     }
 

@@ -97,6 +97,8 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: Serv
 
     package func refuse(_ id: ExchangeID, _ response: HTTPResponse) { self.step { machine, _ in machine.refuse(id, response) } }
 
+    package var hasReader: Bool { self.state.withLock { $0.machine.hasReader } }
+
     package func takeResponders() -> [any HTTPResponder] {
         self.state.withLock { state in
             defer { state.responders = [:] }

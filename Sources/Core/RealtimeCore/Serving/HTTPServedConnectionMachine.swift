@@ -239,6 +239,9 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
 
     // MARK: Steps
 
+    /// Whether a request waits for messages.
+    package var hasReader: Bool { self.waitingID != nil }
+
     private var waitingID: ExchangeID? {
         switch self.waiting {
         case .none: nil

@@ -2,6 +2,8 @@
 package protocol ServedRequests: WebSocketConnection {
     /// The ID of the connection in its events.
     var id: ConnectionID { get }
+    /// Whether messages can be sent now: a request of the client waits for them, or there is another way.
+    var hasReader: Bool { get }
 
     /// Takes a request that waits for messages.
     func wait(_ request: HTTPRequestHead, _ responder: any HTTPResponder)

@@ -53,14 +53,15 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
     private let session = Lock(Session())
 
     /// - Parameters:
+    ///   - backlogBytes: The number of bytes that may wait for polls.
     ///   - ignoresProbes: Whether the server injects the fault not to answer a probe.
     ///   - onEnd: A closure that is called once, without a lock, when the session has ended.
     init(
-        _ rules: EngineIOServedRules, _ version: EngineIOVersion, time: any TimeSource, ignoresProbes: @escaping @Sendable () -> Bool,
-        onEnd: @escaping @Sendable () -> Void
+        _ rules: EngineIOServedRules, _ version: EngineIOVersion, time: any TimeSource, backlogBytes: Int,
+        ignoresProbes: @escaping @Sendable () -> Bool, onEnd: @escaping @Sendable () -> Void
     ) {
         (self.version, self.time, self.ignoresProbes, self.onEnd) = (version, time, ignoresProbes, onEnd)
-        self.polling = Polling(rules, time: time)
+        self.polling = Polling(rules, time: time, backlogBytes: backlogBytes)
         self.id = self.polling.id
     }
 
@@ -120,6 +121,8 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
     func receive(_ id: ExchangeID, _ request: HTTPRequestHead, body: [UInt8]) { self.polling.receive(id, request, body: body) }
 
     func refuse(_ id: ExchangeID, _ response: HTTPResponse) { self.polling.refuse(id, response) }
+
+    var hasReader: Bool { !self.isPolling || self.polling.hasReader }
 
     func takeResponders() -> [any HTTPResponder] { self.polling.takeResponders() }
 

@@ -56,6 +56,12 @@ public struct PrimusServerConfiguration: Sendable {
     public var messageLimit = 10_485_760
     /// The maximum number of clients. Others are rejected with the status 503. The default is 10,000.
     public var sparkLimit = 10_000
+    /// The maximum number of sessions over HTTP whose clients have no request that waits for messages. While there are as many, a client that
+    /// would open another one is rejected with the status 503. The default is 1,000.
+    public var unreadSessionLimit = 1_000
+    /// The number of bytes of messages that may wait for the next request of a session over HTTP. The session ends when another message follows.
+    /// The default is 4 MiB.
+    public var sessionBacklogLimit = 4 << 20
     /// The maximum number of channels that a client joins. The default is 1,000.
     public var channelLimit = 1_000
     /// The time in which ``authorize`` decides. Otherwise, the client is rejected with the status 503. The default is 10 seconds.
