@@ -69,10 +69,8 @@ extension PrimusServerHandler {
             guard let session = self.engineIOSession(sid) else { return .refused(Self.refusal(.unknownSession)) }
             guard session.isPolling, version == session.version else { return .refused(Self.refusal(.badRequest)) }
             switch (request.method, session.version) {
-            case ("POST", .v4) where request.headers["Content-Type"] == "application/octet-stream":
-                session.close(.protocolError, reason: "")
-                return .refused(HTTPResponse(status: 400))
             case ("GET", _), ("POST", _): return .engineIO(session.version, sid: sid)
+            case ("OPTIONS", _) where self.configuration.version == .v6: return .refused(HTTPResponse(status: 200))
             default: return .refused(HTTPResponse(status: 500))
             }
         case .sockjs:
@@ -81,12 +79,16 @@ extension PrimusServerHandler {
                 let transport = SockJSServedRules.transport(of: request), transport != .websocket, let session = parts.dropFirst().first
             else { return nil }
             let method = transport == .eventSource ? "GET" : "POST"
-            guard request.method == method else {
-                return .refused(HTTPResponse(status: 405, headers: ["Allow": method == "GET" ? "GET" : "OPTIONS, POST"]))
-            }
+            if request.method == "OPTIONS" { return .refused(Self.options("OPTIONS, \(method)")) }
+            guard request.method == method else { return .refused(Self.notAllowed(method == "GET" ? "GET" : "POST, OPTIONS")) }
+            let key = ByteString(String(session))
+            let isOpen = self.sessions.withLock { $0[key] != nil }
+            let closing = isOpen ? nil : self.closedSessions.withLock { $0.frame(of: key, now: self.time.now) }
             if transport == .xhrSend {
                 if let refusal = SockJSServedRules.refusal(of: body, request) { return .refused(refusal) }
-                guard self.sessions.withLock({ $0[ByteString(String(session))] }) != nil else { return .refused(Self.text(404, "")) }
+                guard isOpen else { return .refused(closing == nil ? Self.notFound : SockJSServedRules.taken) }
+            } else if let closing {
+                return .refused(SockJSServedRules.answer(to: request, closing))
             }
             return .sockJS(String(session))
         default: return nil
@@ -121,7 +123,7 @@ extension PrimusServerHandler {
         case .engineIO: request.refuse(Self.refusal(.unknownSession))
         case .sockJS where request.waits && self.hasTooManyUnread: request.refuse(self.unreadRejection)
         case .sockJS(let id) where request.waits: request.pass(to: self.open(id, request.head))
-        case .sockJS: request.refuse(Self.text(404, ""))
+        case .sockJS: request.refuse(Self.notFound)
         case .refused: break
         }
     }
@@ -157,7 +159,8 @@ extension PrimusServerHandler {
     private func open(_ id: String, _ request: HTTPRequestHead) -> any ServedRequests {
         let key = ByteString(id)
         let session = HTTPServedConnection(
-            SockJSServedRules(self.configuration), time: self.time, backlogBytes: self.configuration.sessionBacklogLimit,
+            SockJSServedRules(self.configuration, onClose: { [weak self] in self?.remember($0, of: key) }), time: self.time,
+            backlogBytes: self.configuration.sessionBacklogLimit,
             onEnd: { [weak self] _ in self?.forget(key) })
         // Another request may have opened the session since this one was authorized.
         let existing = self.sessions.withLock { sessions -> (any ServedRequests)? in
@@ -191,9 +194,40 @@ extension PrimusServerHandler {
         if let session = self.session(ofSpark: name), (session as? EngineIOServedSession)?.isPolling ?? true { self.connections.drop(name) }
     }
 
+    private func remember(_ frame: SockJSFrame, of key: ByteString) {
+        let end = self.time.now.advanced(by: self.configuration.sockJSDisconnectDelay)
+        self.closedSessions.withLock { $0.add(frame, of: key, until: end) }
+    }
+
     private func forget(_ key: ByteString) {
         // Released outside the lock.
         _ = self.sessions.withLock { $0.removeValue(forKey: key) }
+    }
+}
+
+/// The frames of sessions of SockJS that the server has ended, for requests that follow.
+struct SockJSClosedSessions: Sendable {
+    /// The number of sessions, of which the oldest is forgotten.
+    private static let limit = 10_000
+
+    private var frames: [ByteString: (frame: SockJSFrame, until: Instant)] = [:]
+    private var order = FIFO<(key: ByteString, until: Instant)>()
+
+    mutating func add(_ frame: SockJSFrame, of key: ByteString, until end: Instant) {
+        self.frames[key] = (frame, end)
+        self.order.append((key, end))
+        if self.frames.count > Self.limit { self.removeFirst() }
+    }
+
+    /// The frame of a session; `nil` if the server has forgotten it.
+    mutating func frame(of key: ByteString, now: Instant) -> SockJSFrame? {
+        while let first = self.order.first, first.until <= now { self.removeFirst() }
+        return self.frames[key]?.frame
+    }
+
+    private mutating func removeFirst() {
+        guard let first = self.order.popFirst(), self.frames[first.key]?.until == first.until else { return }
+        self.frames[first.key] = nil
     }
 }
 

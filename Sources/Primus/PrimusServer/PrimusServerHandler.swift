@@ -16,6 +16,7 @@ final class PrimusServerHandler: ListenerHandler {
     private let entropy: Lock<RandomSource>
     /// The sessions over HTTP: those of engine.io by the ID of the spark, and those of SockJS by the ID that the client chose.
     let sessions = Lock<[ByteString: any ServedRequests]>([:])
+    let closedSessions = Lock(SockJSClosedSessions())
 
     /// - Parameter seed: The seed of that number; `nil` to take it from the system's random numbers.
     init(
@@ -63,7 +64,7 @@ final class PrimusServerHandler: ListenerHandler {
             return responder.respond(Self.text(404, "There is no server of Primus at this path."))
         }
         let origin = request.headers["Origin"]
-        if request.method == "OPTIONS", origin != nil { return responder.respond(Self.preflight(origin)) }
+        if request.method == "OPTIONS", origin != nil { return responder.respond(Self.preflight(request, origin)) }
         let responder = OriginResponder.allowing(origin, responder)
         if rest == "/spec" {
             if let status = self.faults.specStatus {
@@ -83,13 +84,23 @@ final class PrimusServerHandler: ListenerHandler {
     private func response(to request: HTTPRequestHead, _ rest: Substring) -> HTTPResponse {
         switch self.configuration.transformer {
         case .sockjs:
+            let last = rest.split(separator: "/", omittingEmptySubsequences: false).last
             switch rest {
-            case "", "/": return Self.text(200, "Welcome to SockJS!\n", type: "text/plain; charset=UTF-8")
+            case "", "/":
+                guard request.method == "GET" else { return Self.notAllowed("GET") }
+                return Self.text(200, "Welcome to SockJS!\n", type: "text/plain; charset=UTF-8")
             case "/info":
+                if request.method == "OPTIONS" { return Self.options("OPTIONS, GET") }
+                guard request.method == "GET" else { return Self.notAllowed("OPTIONS, GET") }
                 let entropy = self.entropy.withLock { UInt32.random(in: 0...UInt32.max, using: &$0) }
                 let info = SockJSInfo(webSocket: self.configuration.allowsSockJSWebSockets, entropy: entropy)
-                return Self.json(200, info.json, type: "application/json; charset=UTF-8")
-            default: return Self.notFound
+                var response = Self.json(200, info.json, type: "application/json; charset=UTF-8")
+                response.head.headers["Cache-Control"] = SockJSServedRules.uncached
+                return response
+            default:
+                guard last == "websocket", case .success = self.framing(of: request, rest) else { return Self.notFound }
+                guard request.method == "GET" else { return Self.notAllowed("GET") }
+                return HTTPResponse(status: 400, text: "Not a valid websocket request")
             }
         case .engineIO: return Self.refusal(request.field("transport") == "websocket" ? .badRequest : .unknownTransport)
         default: return Self.text(426, "Upgrade Required")
@@ -215,7 +226,10 @@ final class PrimusServerHandler: ListenerHandler {
 
     // MARK: Responses
 
-    static let notFound = PrimusServerHandler.text(404, "404 Error: Page not found\n")
+    static let notFound = SockJSServedRules.notFound
+
+    /// The answer to a request with another method.
+    static func notAllowed(_ methods: String) -> HTTPResponse { HTTPResponse(status: 405, headers: ["Allow": methods]) }
     static let stopped = PrimusServerHandler.text(503, "The server has stopped.")
 
     static func text(_ status: Int, _ text: String, type: String = "text/plain") -> HTTPResponse {
@@ -238,10 +252,23 @@ final class PrimusServerHandler: ListenerHandler {
         return response
     }
 
-    private static func preflight(_ origin: String?) -> HTTPResponse {
+    /// The answer of SockJS to a question about methods that names no origin.
+    static func options(_ methods: String) -> HTTPResponse {
+        HTTPResponse(
+            status: 204,
+            headers: [
+                "Cache-Control": "public, max-age=31536000", "Access-Control-Allow-Origin": "*", "Access-Control-Allow-Methods": methods,
+                "Access-Control-Max-Age": "31536000",
+            ])
+    }
+
+    private static func preflight(_ request: HTTPRequestHead, _ origin: String?) -> HTTPResponse {
         var response = HTTPResponse(HTTPResponseHead(status: 200), body: [])
         response.head.headers["Access-Control-Max-Age"] = "2592000"
         response.head.headers["Access-Control-Allow-Methods"] = "GET, HEAD, PUT, POST, DELETE, OPTIONS"
+        if let fields = request.headers["Access-Control-Request-Headers"], !fields.isEmpty {
+            response.head.headers["Access-Control-Allow-Headers"] = fields
+        }
         return self.allowing(origin, response)
     }
 }

@@ -22,7 +22,7 @@ import Testing
         moved.send("5")
         _ = try test.openEngineIO()
         #expect(try test.start("/primus/?EIO=4&transport=polling").status == 503)
-        // The sessions end because nobody answers their pings.
+        // The sessions end because their pings have no answer.
         for _ in 0..<6 { test.clock.advance(by: .seconds(10)) }
         #expect(try test.start("/primus/?EIO=4&transport=polling").status == 200)
     }
@@ -46,7 +46,7 @@ import Testing
         let primus = try await InMemoryPrimus(configuration: configuration)
         let client = primus.client { ($0.ways, $0.allowedTransports, $0.strategies) = ([.polling], .polling, []) }
         let error = await #expect(throws: PrimusError.self) { try await client.run() }
-        #expect(error?.status == 503 && error?.serverMessage?.hasPrefix("The server has as many sessions") == true, "\(String(describing: error))")
+        #expect(error?.status == 503 && error?.serverMessage?.hasPrefix("The server has as many sessions") == true)
     }
 
     @Test(arguments: [PrimusTransformerKind.engineIO, .sockjs])

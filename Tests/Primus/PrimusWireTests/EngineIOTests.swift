@@ -127,7 +127,7 @@ import Testing
         #expect(decoded.error == nil)
     }
 
-    @Test(arguments: [("2:4a2:9b", ["4a", "9b"]), ("2:4a1:b2:4b", ["4a", "b", "4b"]), ("3:b4!2:4b", ["b4!", "4b"]), ("0:", [""])])
+    @Test(arguments: [("2:4a2:9b", ["4a", "9b"]), ("2:4a1:b2:4b", ["4a", "b", "4b"]), ("3:b4!2:4b", ["b4!", "4b"]), ("0:0:", [])])
     func `an invalid packet of version 3 is passed on as it is, and harms no other`(body: String, packets: [String]) {
         let decoded = EngineIOPayload.decode(Array(body.utf8), .v3)
         #expect(decoded.packets == packets.map { .text($0) } && decoded.error == nil)

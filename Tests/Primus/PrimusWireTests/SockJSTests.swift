@@ -56,10 +56,11 @@ import Testing
 
     @Test(arguments: [
         (#"["1","2"]"#, ["packet 1", "packet 2"]), (#""{\"b\":2}""#, [#"packet {"b":2}"#]), ("", []), ("[]", []),
-        ("[broken", ["fatal 3000 Broken framing."]), ("{}", ["fatal 3000 Broken framing."]), ("[1]", ["fatal 3000 Broken framing."]),
+        ("[broken", ["fatal 3000 Broken framing."]), ("{}", ["fatal 3000 Broken framing."]),
+        (#"[1,null,{"a":[2]},"b"]"#, ["packet 1", "packet null", #"packet {"a":[2]}"#, "packet b"]), ("[1", ["fatal 3000 Broken framing."]),
         (#""a"#, ["fatal 3000 Broken framing."]), (#""a" "#, ["packet a"]),
     ])
-    func `a server reads arrays and strings, and other messages end the connection`(message: String, lines: [String]) {
+    func `a server reads arrays and strings, with values as JSON, and other messages end the connection`(message: String, lines: [String]) {
         #expect(Self.server.lines(message) == lines)
     }
 

@@ -143,6 +143,9 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: Serv
 
     package func close(_ code: CloseCode, reason: String) { self.step { $0.close(code, reason: reason, now: $1) } }
 
+    /// Ends the connection immediately because of an error of the client, which the owner has found.
+    package func fail(_ error: TransportError) { self.step { machine, _ in machine.fail(error) } }
+
     package func abandon() {
         // Released outside the lock.
         let (events, onEnd) = self.state.withLock { state in

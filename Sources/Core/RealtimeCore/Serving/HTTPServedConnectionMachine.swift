@@ -222,6 +222,9 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         return self.send(now: now)
     }
 
+    /// Ends the connection immediately because of an error of the client, which the owner has found.
+    package mutating func fail(_ error: TransportError) -> [Command] { self.end(.transport(error)) }
+
     /// Ends the connection immediately. The only commands answer the requests that wait.
     package mutating func abandon() -> [Command] { self.end(nil) }
 

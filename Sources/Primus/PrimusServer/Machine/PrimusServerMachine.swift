@@ -195,18 +195,23 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         case .packet(let packet): self.received(id, packet, now: now, &effects)
         case .ping(let text):
             guard case .engineIO(let version, _) = connection.framing else { return }
-            guard version == .v3 else {
-                return self.close(id, .normal, "", problem: "invalid heartbeat direction", &effects)
-            }
+            guard version == .v3 else { return self.rejectHeartbeat(id, &effects) }
             self.setTransportTimer(id, now: now)
             if let pong = connection.framing.pong(text) { effects.commands.append(.send(id, pong)) }
         case .pong:
+            // engine.io 6 has the pongs of version 4 alone, and earlier servers ignore them.
+            if case .engineIO(.v3, _) = connection.framing, self.configuration.version == .v8 { return self.rejectHeartbeat(id, &effects) }
             self.connections.update(id) { $0.isAwaitingPong = false }
             self.setTransportTimer(id, now: now)
         case .invalid(let problem): self.report(problem, of: connection.id, &effects)
         case .fatal(let code, let reason): self.close(id, CloseCode(rawValue: code), reason, problem: reason, &effects)
         case .none: break
         }
+    }
+
+    private mutating func rejectHeartbeat(_ id: ConnectionID, _ effects: inout Effects<Self>) {
+        let (problem, isOverHTTP) = ("invalid heartbeat direction", self.connections[id]?.isOverHTTP == true)
+        self.close(id, isOverHTTP ? .protocolError : .normal, isOverHTTP ? problem : "", problem: problem, &effects)
     }
 
     private mutating func received(_ id: ConnectionID, _ packet: WebSocketMessage, now: Instant, _ effects: inout Effects<Self>) {

@@ -16,6 +16,8 @@ struct EngineIOServedRules: HTTPServedConnectionRules {
 
     private let version: EngineIOVersion
     private let messageLimit: Int
+    /// Whether the server resembles the engine.io 2 of Primus 6.
+    private let isEngineIO2: Bool
     private var reader: EngineIOPayloadReader
     /// The cookie with the ID of the session, in the answer to the first request.
     private var cookie: String?
@@ -25,6 +27,7 @@ struct EngineIOServedRules: HTTPServedConnectionRules {
         self.cookie = cookie
         self.orphanTimeout = max(.milliseconds(1), configuration.enginePingInterval + configuration.enginePingTimeout)
         self.messageLimit = configuration.messageLimit
+        self.isEngineIO2 = configuration.version == .v6
         self.reader = EngineIOPayloadReader(version, limit: configuration.messageLimit)
     }
 
@@ -33,7 +36,9 @@ struct EngineIOServedRules: HTTPServedConnectionRules {
     func waiting(_ request: HTTPRequestHead) -> HTTPWaitingAnswer { .poll }
 
     func waitingTwice(_ request: HTTPRequestHead) -> HTTPSecondRequest {
-        .ends(HTTPResponse(status: 400), TransportError(.protocolViolation, "The client polled twice at the same time."))
+        .ends(
+            HTTPResponse(status: self.isEngineIO2 ? 500 : 400),
+            TransportError(.protocolViolation, "The client polled twice at the same time."))
     }
 
     func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout [UInt8]) -> Int {
@@ -48,27 +53,37 @@ struct EngineIOServedRules: HTTPServedConnectionRules {
         return response
     }
 
-    func ending(_ code: CloseCode, reason: String) -> HTTPResponse { Self.answer(.close, self.version) }
+    func ending(_ code: CloseCode, reason: String) -> HTTPResponse { Self.answer(.noop, .close, version: self.version) }
 
     /// Polls of a client that moves to a WebSocket, or that has ended the session itself, have an answer that means nothing.
-    func ended(_ reason: CloseReason?) -> HTTPResponse { Self.answer(.noop, self.version) }
-
-    /// The answer to a poll with a packet that has no content.
-    static func answer(_ kind: EngineIOPacket.Kind, _ version: EngineIOVersion) -> HTTPResponse {
-        let body = EngineIOPayload.encode([EngineIOPacket(kind).webSocketMessage(version)], version).body
-        return HTTPResponse(Self.head, body: body)
+    func ended(_ reason: CloseReason?) -> HTTPResponse {
+        if case .transport? = reason { Self.answer(.close, version: self.version) } else { Self.answer(.noop, version: self.version) }
     }
 
-    private static let head = HTTPResponseHead(status: 200, headers: ["Content-Type": "text/plain; charset=UTF-8"])
+    /// The answer to a poll with packets that have no content.
+    static func answer(_ kinds: EngineIOPacket.Kind..., version: EngineIOVersion) -> HTTPResponse {
+        let packets = kinds.map { EngineIOPacket($0).webSocketMessage(version) }
+        return HTTPResponse(Self.head, body: EngineIOPayload.encode(packets[...], version).body)
+    }
+
+    private static let uncached = "no-store, no-cache, must-revalidate, max-age=0"
+    private static let head = HTTPResponseHead(
+        status: 200, headers: ["Content-Type": "text/plain; charset=UTF-8", "Cache-Control": Self.uncached])
 
     // MARK: Requests that bring packets
 
     mutating func received(
         _ body: [UInt8], _ request: HTTPRequestHead, into batch: inout MessageBatch
     ) throws(TransportError) -> (answer: HTTPResponse, end: CloseReason?) {
-        guard body.count <= self.messageLimit else {
+        if body.count > self.messageLimit {
+            // As the original, which reads nothing of it.
+            guard self.isEngineIO2 else { return (HTTPResponse(status: 413), nil) }
             throw TransportError(.tooLarge, "The client sent a body of \(body.count) bytes. The limit is \(self.messageLimit).")
         }
+        if self.version == .v4, request.headers["Content-Type"] == "application/octet-stream" {
+            throw TransportError(.unsupported, "The client sent bytes that aren't text.")
+        }
+        guard !body.isEmpty else { throw TransportError(.protocolViolation, "The client sent an empty body.") }
         do throws(EngineIOError) {
             try body.withUnsafeBufferPointer { bytes throws(EngineIOError) in
                 try self.reader.read(UnsafeRawBufferPointer(bytes), into: &batch)
@@ -77,21 +92,47 @@ struct EngineIOServedRules: HTTPServedConnectionRules {
         } catch {
             throw TransportError(.protocolViolation, error.description)
         }
-        let isClosed = batch.entries.contains { $0.kind == .text && batch.bytes[$0.range].elementsEqual([UInt8(ascii: "1")]) }
-        let answer = HTTPResponse(status: 200, headers: ["Content-Type": "text/html"], text: "ok")
-        return (answer, isClosed ? .peer(.normal, "") : nil)
+        guard let last = batch.entries.firstIndex(where: { self.isLast($0, batch) }) else { return (Self.taken, nil) }
+        let isClose = batch.bytes[batch.entries[last].range].first == UInt8(ascii: "1")
+        // What follows isn't read.
+        var taken = MessageBatch()
+        for message in batch.messages[..<last] { taken.append(message.kind, message.bytes) }
+        batch = taken
+        if isClose { return (Self.taken, .peer(.normal, "")) }
+        throw TransportError(.protocolViolation, "The client sent a packet that engine.io doesn't have.")
     }
+
+    /// Whether a packet ends the session: that of the end, or one that isn't a packet.
+    private func isLast(_ entry: MessageBatch.Entry, _ batch: borrowing MessageBatch) -> Bool {
+        guard entry.kind == .text else { return false }
+        switch batch.bytes[entry.range].first {
+        case UInt8(ascii: "1")?: return entry.range.count == 1
+        // Invalid Base64 has no effect on other packets.
+        case UInt8(ascii: "0")?, UInt8(ascii: "2")?, UInt8(ascii: "3")?, UInt8(ascii: "4")?, UInt8(ascii: "5")?, UInt8(ascii: "6")?,
+            EngineIOPayload.base64?:
+            return false
+        case nil: return self.version == .v4
+        default: return true
+        }
+    }
+
+    private static let taken = HTTPResponse(
+        status: 200, headers: ["Content-Type": "text/html", "Cache-Control": Self.uncached], text: "ok")
 
     /// The response of a server of engine.io that refuses a request.
     static func refusal(_ refusal: EngineIOError.Refusal) -> HTTPResponse {
-        HTTPResponse(HTTPResponseHead(status: refusal.status, headers: ["Content-Type": "application/json"]), body: refusal.json.bytes)
+        HTTPResponse(
+            HTTPResponseHead(
+                status: refusal.status, headers: ["Content-Type": "application/json", "Cache-Control": Self.uncached]),
+            body: refusal.json.bytes)
     }
 
     func rejection(_ error: TransportError?) -> HTTPResponse {
         switch error?.code {
         case .tooLarge?: HTTPResponse(status: 413)
+        case .unsupported?: HTTPResponse(status: 400)
         // As the original, which has taken the packets before the invalid one.
-        case .protocolViolation?: HTTPResponse(status: 200, headers: ["Content-Type": "text/html"], text: "ok")
+        case .protocolViolation?: Self.taken
         default: Self.refusal(.unknownSession)
         }
     }

@@ -110,7 +110,7 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
         self.session.withLock { if case .probing(let candidate) = $0.state { candidate.isProbed } else { false } }
     }
 
-    private func endPoll() { self.polling.answerPoll(EngineIOServedRules.answer(.noop, self.version)) }
+    private func endPoll() { self.polling.answerPoll(EngineIOServedRules.answer(.noop, version: self.version)) }
 
     func receive(_ request: HTTPRequestHead, body: [UInt8], _ responder: any HTTPResponder) {
         self.polling.receive(request, body: body, responder)
@@ -163,6 +163,10 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
 
     func close(_ code: CloseCode, reason: String) {
         self.abandonCandidate()
+        // As the original, which forgets a client with an error immediately.
+        if code == .protocolError, self.isPolling {
+            return self.polling.fail(TransportError(.protocolViolation, "The client isn't one of engine.io: \(reason)"))
+        }
         self.current?.close(code, reason: reason)
     }
 

@@ -9,10 +9,14 @@ struct SockJSServedRules: HTTPServedConnectionRules {
     let orphanTimeout: Duration
     var pollTimeout: Duration? { nil }
     let streamLimit: Int?
+    var endsWithLostRequest: Bool { true }
     /// How the request that waits for messages is answered.
     private var transport = SockJSTransport.xhr
+    /// Receives the frame that ends the session, under its lock.
+    private let onClose: @Sendable (SockJSFrame) -> Void
 
-    init(_ configuration: PrimusServerConfiguration) {
+    init(_ configuration: PrimusServerConfiguration, onClose: @escaping @Sendable (SockJSFrame) -> Void) {
+        self.onClose = onClose
         self.orphanTimeout = max(.milliseconds(1), configuration.sockJSDisconnectDelay)
         self.streamLimit = max(1, configuration.sockJSResponseLimit)
     }
@@ -27,19 +31,27 @@ struct SockJSServedRules: HTTPServedConnectionRules {
     mutating func waiting(_ request: HTTPRequestHead) -> HTTPWaitingAnswer {
         self.transport = Self.transport(of: request) ?? .xhr
         switch self.transport {
-        case .xhrStreaming: return .stream(Self.head, first: [UInt8](repeating: UInt8(ascii: "h"), count: 2048) + [Self.lineFeed])
-        case .eventSource: return .stream(Self.eventHead, first: Array("\r\n".utf8))
+        case .xhrStreaming: return .stream(Self.head, first: Self.prelude)
+        case .eventSource: return .stream(Self.eventHead, first: Self.eventPrelude)
         case .xhr, .xhrSend, .websocket: return .poll
         }
     }
 
     func waitingTwice(_ request: HTTPRequestHead) -> HTTPSecondRequest {
-        let frame = SockJSCloseCode.anotherConnection.frame.bytes
+        .isRefused(Self.answer(to: request, SockJSCloseCode.anotherConnection.frame))
+    }
+
+    /// The answer with one frame to a request that would wait for messages.
+    static func answer(to request: HTTPRequestHead, _ frame: SockJSFrame) -> HTTPResponse {
         switch Self.transport(of: request) {
-        case .eventSource?: return .isRefused(HTTPResponse(Self.eventHead, body: Self.event(frame)))
-        default: return .isRefused(HTTPResponse(Self.head, body: frame + [Self.lineFeed]))
+        case .eventSource?: HTTPResponse(Self.eventHead, body: Self.eventPrelude + Self.event(frame.bytes))
+        case .xhrStreaming?: HTTPResponse(Self.head, body: Self.prelude + frame.bytes + [Self.lineFeed])
+        default: HTTPResponse(Self.head, body: frame.bytes + [Self.lineFeed])
         }
     }
+
+    private static let prelude = [UInt8](repeating: UInt8(ascii: "h"), count: 2048) + [Self.lineFeed]
+    private static let eventPrelude = Array("\r\n".utf8)
 
     func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout [UInt8]) -> Int {
         guard let first = messages.first else { return 0 }
@@ -65,6 +77,7 @@ struct SockJSServedRules: HTTPServedConnectionRules {
     func ending(_ code: CloseCode, reason: String) -> HTTPResponse {
         var body: [UInt8] = []
         let frame = SockJSFrame.close(code: Int(code.rawValue), reason: reason)
+        self.onClose(frame)
         _ = self.encode([WebSocketMessage(.text, frame.bytes)], into: &body)
         return HTTPResponse(Self.head, body: body)
     }
@@ -75,24 +88,31 @@ struct SockJSServedRules: HTTPServedConnectionRules {
         _ body: [UInt8], _ request: HTTPRequestHead, into batch: inout MessageBatch
     ) throws(TransportError) -> (answer: HTTPResponse, end: CloseReason?) {
         batch.append(.text, body)
-        return (HTTPResponse(status: 204, headers: ["Content-Type": "text/plain; charset=UTF-8"]), nil)
+        return (Self.taken, nil)
     }
+
+    /// The answer to messages.
+    static let taken = HTTPResponse(
+        status: 204, headers: ["Content-Type": "text/plain; charset=UTF-8", "Cache-Control": Self.uncached])
 
     /// Why the body of a request can't be read; `nil` if it can.
     static func refusal(of body: [UInt8], _ request: HTTPRequestHead) -> HTTPResponse? {
         let type = (request.headers["Content-Type"] ?? "").prefix { $0 != ";" }
         let types = ["", "T", "text/plain", "application/json", "application/xml", "text/xml"]
-        guard types.contains(String(type)), !body.isEmpty else { return self.text(500, "Payload expected.") }
-        guard let json = try? JSONValue(parsing: body) else { return self.text(500, "Broken JSON encoding.") }
-        return json.array == nil ? self.text(500, "Payload expected.") : nil
+        guard types.contains(String(type)), !body.isEmpty else { return HTTPResponse(status: 500, text: "Payload expected.") }
+        guard let json = try? JSONValue(parsing: body) else { return HTTPResponse(status: 500, text: "Broken JSON encoding.") }
+        return json.array == nil ? HTTPResponse(status: 500, text: "Payload expected.") : nil
     }
 
-    func rejection(_ error: TransportError?) -> HTTPResponse { Self.text(404, "") }
+    func rejection(_ error: TransportError?) -> HTTPResponse { Self.notFound }
 
     // MARK: Responses
 
+    static let notFound = HTTPResponse(
+        status: 404, headers: ["Content-Type": "text/plain; charset=UTF-8"], text: "404 Error: Page not found\n")
+
     private static let lineFeed = UInt8(ascii: "\n")
-    private static let uncached = "no-store, no-cache, no-transform, must-revalidate, max-age=0"
+    static let uncached = "no-store, no-cache, no-transform, must-revalidate, max-age=0"
 
     /// The last field tells nginx to pass on each frame immediately.
     private static let head = HTTPResponseHead(
@@ -103,8 +123,4 @@ struct SockJSServedRules: HTTPServedConnectionRules {
 
     /// A frame as an event of Server-Sent Events. A frame of JSON contains no line ends.
     private static func event(_ frame: [UInt8]) -> [UInt8] { Array("data: ".utf8) + frame + Array("\r\n\r\n".utf8) }
-
-    private static func text(_ status: Int, _ text: String) -> HTTPResponse {
-        HTTPResponse(status: status, headers: ["Content-Type": "text/plain; charset=UTF-8"], text: text)
-    }
 }

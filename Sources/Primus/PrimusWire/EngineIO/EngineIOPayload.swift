@@ -9,7 +9,7 @@ import RealtimeEncoding
 package enum EngineIOPayload {
     static let separator: UInt8 = 0x1E
     static let colon = UInt8(ascii: ":")
-    static let base64 = UInt8(ascii: "b")
+    package static let base64 = UInt8(ascii: "b")
 
     /// Returns as many packets as fit into a body, and at least one.
     ///
@@ -206,6 +206,8 @@ package struct EngineIOPayloadReader: Sendable {
     }
 
     private func append(_ packet: UnsafeRawBufferPointer, to batch: inout MessageBatch) {
+        // As the original, which ignores empty packets of version 3 alone.
+        if packet.isEmpty, self.version == .v3 { return }
         if packet.first == EngineIOPayload.base64, let bytes = EngineIOPayload.binary(packet, self.version) {
             return batch.append(.binary, bytes)
         }

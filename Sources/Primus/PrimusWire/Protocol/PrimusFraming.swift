@@ -84,6 +84,10 @@ package enum PrimusFraming: Sendable {
             case .open, .upgrade, .noop: break
             }
         } catch {
+            // Invalid Base64 has no effect on other packets.
+            if side == .server, kind == .binary || bytes.first != EngineIOPayload.base64 {
+                return body(.fatal(code: Int(CloseCode.protocolError.rawValue), reason: error.description))
+            }
             let text = EngineIOError(refusal: Array(bytes.prefix(200)))
             body(.invalid(text?.description ?? error.description))
         }
@@ -111,7 +115,7 @@ package enum PrimusFraming: Sendable {
         // The server of SockJS ignores an empty frame.
         guard !bytes.isEmpty else { return }
         do throws(SockJSError) {
-            try SockJSMessages.forEach(bytes) { body(.packet(.text, $0)) }
+            try SockJSMessages.forEach(bytes, allowsValues: true) { body(.packet(.text, $0)) }
         } catch {
             body(.fatal(code: 3000, reason: "Broken framing."))
         }

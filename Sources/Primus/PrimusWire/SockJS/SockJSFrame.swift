@@ -88,9 +88,12 @@ package enum SockJSMessages {
     ///
     /// - Parameters:
     ///   - bytes: The JSON, in valid UTF-8.
+    ///   - allowsValues: Whether a value that isn't a string counts as the text of its JSON, as for the server of Primus.
     ///   - body: Receives the UTF-8 of each text. The memory is valid during the call.
     /// - Throws: ``SockJSError`` if the bytes are something else.
-    static func forEach(_ bytes: UnsafeRawBufferPointer, _ body: (UnsafeRawBufferPointer) -> Void) throws(SockJSError) {
+    static func forEach(
+        _ bytes: UnsafeRawBufferPointer, allowsValues: Bool = false, _ body: (UnsafeRawBufferPointer) -> Void
+    ) throws(SockJSError) {
         if self.single(bytes, body) { return }
         if bytes.first == UInt8(ascii: "\"") {
             do throws(JSONError) { try JSONText.validate(bytes, isUTF8: true, limits: SockJSFrame.limits) } catch {
@@ -100,14 +103,18 @@ package enum SockJSMessages {
         }
         let elements: [Range<Int>]
         do throws(JSONError) {
-            elements = try JSONText.elements(ofArray: bytes, limits: SockJSFrame.limits)
+            elements = try JSONText.elements(ofArray: bytes, limits: allowsValues ? CodingLimits() : SockJSFrame.limits)
         } catch {
             throw SockJSError(error)
         }
-        guard elements.allSatisfy({ bytes[$0.lowerBound] == UInt8(ascii: "\"") }) else {
+        func isString(_ element: Range<Int>) -> Bool { bytes[element.lowerBound] == UInt8(ascii: "\"") }
+        guard allowsValues || elements.allSatisfy(isString) else {
             throw SockJSError("an array contains an element that isn't a string")
         }
-        for element in elements { self.unescape(UnsafeRawBufferPointer(rebasing: bytes[element]), body) }
+        for element in elements {
+            let text = UnsafeRawBufferPointer(rebasing: bytes[element])
+            if isString(element) { self.unescape(text, body) } else { body(text) }
+        }
     }
 
     /// Passes on the text of an array with one string, as servers write it, in one pass.

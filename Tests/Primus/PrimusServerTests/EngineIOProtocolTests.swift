@@ -1,0 +1,223 @@
+import PrimusServer
+import PrimusWire
+import RealtimeCoding
+import RealtimeCore
+import RealtimeTesting
+import TestSupport
+import Testing
+
+/// The behaviors of a server that the protocol description of engine.io 4 asks for, with its pings of 300 and 200 ms.
+///
+/// Where Primus answers otherwise, the test says so.
+@Suite(.timeLimit(.minutes(10))) struct EngineIOProtocolTests {
+    private static let path = "/primus/?EIO=4&transport=polling"
+    private static let socketPath = "/primus/?EIO=4&transport=websocket"
+
+    /// A server that echoes, and its registration.
+    private func start() async throws -> (test: ServerUnderTest, echo: CallbackObservation) {
+        let test = try await ServerUnderTest {
+            ($0.transformer, $0.pingInterval, $0.messageLimit) = (.engineIO, nil, 1_000_000)
+            ($0.enginePingInterval, $0.enginePingTimeout) = (.milliseconds(300), .milliseconds(200))
+        }
+        let echo = test.server.onMessage(on: CallbackExecutor { $0() }) { message in
+            if let value = try? message.value { _ = try? message.spark.write(value) }
+        }
+        return (test, echo)
+    }
+
+    private func checkHandshake(_ packet: String, upgrades: JSONValue) throws {
+        #expect(packet.hasPrefix("0"))
+        let handshake = try #require(try? JSONValue(parsing: Array(packet.dropFirst().utf8)))
+        #expect(handshake.object?.map(\.key) == ["sid", "upgrades", "pingInterval", "pingTimeout", "maxPayload"])
+        #expect(handshake["sid"]?.string?.isEmpty == false && handshake["upgrades"] == upgrades)
+        #expect(handshake["pingInterval"]?.int == 300 && handshake["pingTimeout"]?.int == 200)
+        #expect(handshake["maxPayload"]?.int == 1_000_000)
+    }
+
+    // MARK: Handshake
+
+    @Test func `polling opens a session`() async throws {
+        let test = try await self.start().test
+        let response = try test.start(Self.path)
+        #expect(response.status == 200)
+        try self.checkHandshake(response.body, upgrades: ["websocket"])
+    }
+
+    @Test(arguments: ["/primus/?transport=polling", "/primus/?EIO=abc&transport=polling", "/primus/?EIO=4", "/primus/?EIO=4&transport=abc"])
+    func `polling without a known version and transport is refused`(target: String) async throws {
+        #expect(try await self.start().test.start(target).status == 400)
+    }
+
+    @Test(arguments: ["POST", "PUT"]) func `a session isn't opened with another method`(method: String) async throws {
+        #expect(try await self.start().test.start(Self.path, method: method).status == 400)
+    }
+
+    @Test func `a WebSocket opens a session`() async throws {
+        let test = try await self.start().test
+        let client = test.client(Self.socketPath)
+        try self.checkHandshake(try #require(client.lines.first), upgrades: [])
+    }
+
+    @Test(arguments: [
+        "/primus/?transport=websocket", "/primus/?EIO=abc&transport=websocket", "/primus/?EIO=4", "/primus/?EIO=4&transport=abc",
+    ])
+    func `a WebSocket without a known version and transport is refused`(target: String) async throws {
+        let test = try await self.start().test
+        let client = test.client(target)
+        guard case .transport(let error)? = client.end else { return #expect(client.end != nil) }
+        #expect(error.code == .upgradeRejected && error.status == 400)
+    }
+
+    // MARK: Messages
+
+    @Test(arguments: ["4\"hello\"", "41\u{1E}42\u{1E}43"]) func `packets of text are sent and received over polling`(
+        body: String
+    ) async throws {
+        let (test, echo) = try await self.start()
+        let session = try test.openEngineIO()
+        let post = try test.start(session, method: "POST", body: body)
+        #expect(post.status == 200 && post.body == "ok")
+        let poll = try test.start(session)
+        #expect(poll.status == 200 && poll.body == body)
+        echo.cancel()
+    }
+
+    @Test func `packets of text and bytes are sent and received over polling`() async throws {
+        let (test, echo) = try await self.start()
+        let session = try test.openEngineIO()
+        #expect(try test.start(session, method: "POST", body: "4\"hello\"\u{1E}bAQIDBA==").body == "ok")
+        // The parser of Primus writes bytes as JSON.
+        #expect(try test.start(session).body == "4\"hello\"\u{1E}4{\"type\":\"Buffer\",\"data\":[1,2,3,4]}")
+        echo.cancel()
+    }
+
+    @Test func `bytes that are sent as they are have Base64 over polling`() async throws {
+        let test = try await self.start().test
+        let session = try test.openEngineIO()
+        test.server.sendRaw(.text("4hello"), to: try #require(test.server.sparks.first).id)
+        test.server.sendRaw(.binary([1, 2, 3, 4]), to: test.server.sparks[0].id)
+        let polls = try (0..<2).map { _ in try test.start(session).body }
+        #expect(polls.joined(separator: "|").contains("bAQIDBA=="), "\(polls)")
+    }
+
+    @Test func `an invalid packet ends a session over polling`() async throws {
+        let test = try await self.start().test
+        let session = try test.openEngineIO()
+        // The server of engine.io answers with 200 in place of the 400 of the description.
+        #expect(try test.start(session, method: "POST", body: "abc").status == 200)
+        #expect(try test.start(session).status == 400 && test.server.sparks.isEmpty)
+    }
+
+    @Test func `two polls at the same time end a session`() async throws {
+        let test = try await self.start().test
+        let session = try test.openEngineIO()
+        let first = try test.start(session)
+        #expect(!first.isEnded)
+        #expect(try test.start(session + "&t=burst").status == 400)
+        #expect(first.status == 200 && first.body == "1")
+        #expect(try test.start(session).status == 400 && test.server.sparks.isEmpty)
+    }
+
+    @Test func `text and bytes are sent and received over a WebSocket`() async throws {
+        let (test, echo) = try await self.start()
+        let client = test.client(Self.socketPath)
+        client.send("4\"hello\"")
+        client.socket.send([.binary([1, 2, 3, 4])])
+        #expect(client.lines.dropFirst() == ["4\"hello\"", "4{\"type\":\"Buffer\",\"data\":[1,2,3,4]}"])
+        echo.cancel()
+    }
+
+    @Test func `an invalid packet ends a session over a WebSocket`() async throws {
+        let test = try await self.start().test
+        let (client, neighbor) = (test.client(Self.socketPath), test.client(Self.socketPath))
+        client.send("abc")
+        guard case .peer(let code, let reason)? = client.end else { return #expect(client.end != nil) }
+        #expect(code == .protocolError && reason == "A packet of engine.io begins with \"abc\"." && neighbor.end == nil)
+    }
+
+    // MARK: Heartbeat
+
+    @Test func `pings are sent and answered over polling`() async throws {
+        let test = try await self.start().test
+        let session = try test.openEngineIO()
+        for _ in 0..<3 {
+            let poll = try test.start(session)
+            test.clock.advance(by: .milliseconds(300))
+            #expect(poll.status == 200 && poll.body == "2")
+            #expect(try test.start(session, method: "POST", body: "3").status == 200)
+        }
+        #expect(test.server.sparks.count == 1)
+    }
+
+    @Test func `a session over polling ends without an answer to a ping`() async throws {
+        let test = try await self.start().test
+        let session = try test.openEngineIO()
+        for _ in 0..<10 { test.clock.advance(by: .milliseconds(50)) }
+        #expect(try test.start(session).status == 400 && test.server.sparks.isEmpty)
+    }
+
+    @Test func `pings are sent and answered over a WebSocket, and the end follows without an answer`() async throws {
+        let test = try await self.start().test
+        let client = test.client(Self.socketPath)
+        for count in 1...3 {
+            test.clock.advance(by: .milliseconds(300))
+            #expect(client.lines.dropFirst() == Array(repeating: "2", count: count)[...])
+            client.send("3")
+        }
+        test.clock.advance(by: .milliseconds(300))
+        #expect(client.end == nil)
+        test.clock.advance(by: .milliseconds(200))
+        #expect(client.end != nil && test.server.sparks.isEmpty)
+    }
+
+    // MARK: End
+
+    @Test func `a client ends its session over polling`() async throws {
+        let test = try await self.start().test
+        let session = try test.openEngineIO()
+        let poll = try test.start(session)
+        #expect(try test.start(session, method: "POST", body: "1").body == "ok")
+        #expect(poll.status == 200 && poll.body == "6")
+        #expect(try test.start(session).status == 400 && test.server.sparks.isEmpty)
+    }
+
+    @Test func `a client ends its session by closing its WebSocket`() async throws {
+        let test = try await self.start().test
+        let client = test.client(Self.socketPath)
+        // The server of engine.io ignores the packet, on which the description closes the WebSocket.
+        client.send("1")
+        #expect(client.end == nil && test.server.sparks.count == 1)
+        client.socket.close()
+        #expect(test.server.sparks.isEmpty)
+    }
+
+    // MARK: Upgrade
+
+    @Test func `a session moves from polling to a WebSocket`() async throws {
+        let (test, echo) = try await self.start()
+        let session = try test.openEngineIO()
+        let client = test.client(session.replacing("polling", with: "websocket"))
+        client.send("2probe")
+        #expect(client.lines == ["3probe"])
+        let poll = try test.start(session)
+        #expect(poll.status == 200 && poll.body == "6")
+        client.send("5", "4\"hello\"")
+        #expect(client.lines == ["3probe", "4\"hello\""])
+        echo.cancel()
+    }
+
+    @Test func `requests and other WebSockets of a session that has moved are refused`() async throws {
+        let (test, echo) = try await self.start()
+        let session = try test.openEngineIO()
+        let client = test.client(session.replacing("polling", with: "websocket"))
+        client.send("2probe")
+        client.send("5")
+        #expect(try test.start(session).status == 400)
+        #expect(try test.start(session, method: "POST", body: "4\"lost\"").status == 400)
+        let other = test.client(session.replacing("polling", with: "websocket"))
+        #expect(other.end != nil)
+        client.send("4\"hello\"")
+        #expect(client.lines == ["3probe", "4\"hello\""])
+        echo.cancel()
+    }
+}

@@ -1,0 +1,286 @@
+import PrimusServer
+import PrimusWire
+import RealtimeCoding
+import RealtimeCore
+import RealtimeTesting
+import TestSupport
+import Testing
+
+/// The behaviors of a server that the protocol description of SockJS 0.3.3 asks for, with the transports that the server has.
+///
+/// Where Primus answers otherwise, the test says so. The article on differences lists the parts that are left out.
+@Suite(.timeLimit(.minutes(10))) struct SockJSProtocolTests {
+    /// A server that echoes, and ends a client that asks for it, with its registration.
+    private func start(
+        _ configure: (inout PrimusServerConfiguration) -> Void = { _ in }
+    ) async throws -> (test: ServerUnderTest, echo: CallbackObservation) {
+        let test = try await ServerUnderTest {
+            ($0.transformer, $0.pingInterval) = (.sockjs, nil)
+            configure(&$0)
+        }
+        let echo = test.server.onMessage(on: CallbackExecutor { $0() }) { message in
+            guard let value = try? message.value else { return }
+            if value == .string("end") { message.spark.end() } else { _ = try? message.spark.write(value) }
+        }
+        return (test, echo)
+    }
+
+    private func checkUncached(_ exchange: RawExchange) {
+        #expect(exchange.headers["Cache-Control"] == "no-store, no-cache, no-transform, must-revalidate, max-age=0")
+        #expect(exchange.headers["Expires"] == nil && exchange.headers["Last-Modified"] == nil)
+    }
+
+    private func checkOrigin(_ exchange: RawExchange, _ origin: String) {
+        #expect(exchange.headers["Access-Control-Allow-Origin"] == origin)
+        #expect(exchange.headers["Access-Control-Allow-Credentials"] == "true")
+    }
+
+    // MARK: Greeting, information and addresses
+
+    @Test(arguments: ["/primus", "/primus/"]) func `the server greets at its address`(target: String) async throws {
+        let response = try await self.start().test.start(target)
+        #expect(response.status == 200 && response.body == "Welcome to SockJS!\n")
+        #expect(response.headers["Content-Type"] == "text/plain; charset=UTF-8" && response.headers["Set-Cookie"] == nil)
+    }
+
+    @Test(arguments: ["/a", "/a.html", "//", "///", "/a/a", "/a/a/", "/a/"]) func `nothing is at other addresses`(rest: String) async throws
+    {
+        #expect(try await self.start().test.start("/primus" + rest).status == 404)
+    }
+
+    @Test func `the information isn't cached, allows other origins, and has another number each time`() async throws {
+        let test = try await self.start().test
+        let responses = try (0..<2).map { _ in try test.start("/primus/info", headers: ["Origin": "test"]) }
+        for response in responses {
+            #expect(response.status == 200 && response.headers["Content-Type"] == "application/json; charset=UTF-8")
+            #expect(response.headers["Set-Cookie"] == nil)
+            self.checkUncached(response)
+            self.checkOrigin(response, "test")
+        }
+        let bodies = responses.compactMap { try? JSONValue(parsing: Array($0.body.utf8)) }
+        #expect(bodies.count == 2 && bodies[0]["websocket"] == true && bodies[0]["cookie_needed"] == false)
+        #expect(bodies[0]["origins"] == ["*:*"] && bodies[0]["entropy"] != bodies[1]["entropy"])
+    }
+
+    @Test(arguments: ["/info", "/abc/abc/xhr", "/abc/abc/xhr_send", "/abc/abc/xhr_streaming"], ["test", "null"])
+    func `a page of another origin may ask which methods are allowed`(rest: String, origin: String) async throws {
+        let method = rest == "/info" ? "GET" : "POST"
+        let test = try await self.start().test
+        let response = try test.start(
+            "/primus" + rest, method: "OPTIONS", headers: ["Origin": origin, "Access-Control-Request-Method": method])
+        #expect(response.status == 200 && response.body.isEmpty)
+        #expect(Int(response.headers["Access-Control-Max-Age"] ?? "") ?? 0 > 1_000_000)
+        for method in ["OPTIONS", method] {
+            #expect(response.headers["Access-Control-Allow-Methods"]?.contains(method) == true)
+        }
+        self.checkOrigin(response, origin)
+    }
+
+    @Test(arguments: [("a, b, c", "a, b, c"), ("", nil), (nil, nil)] as [(String?, String?)])
+    func `the header fields that a page asks for are allowed`(asked: String?, allowed: String?) async throws {
+        var headers: HTTPHeaders = ["Origin": "test", "Access-Control-Request-Method": "POST"]
+        if let asked { headers["Access-Control-Request-Headers"] = asked }
+        let response = try await self.start().test.start("/primus/0/0/xhr", method: "OPTIONS", headers: headers)
+        #expect(response.headers["Access-Control-Allow-Headers"] == allowed)
+        self.checkOrigin(response, "test")
+    }
+
+    @Test func `the information tells that there are no WebSockets`() async throws {
+        let response = try await self.start { $0.allowsSockJSWebSockets = false }.test.start("/primus/info")
+        #expect(try JSONValue(parsing: Array(response.body.utf8))["websocket"] == false)
+    }
+
+    @Test(arguments: ["/a/a1", "/_/_1", "/1/1", "/abcdefgh_i-j%20/abcdefg_i-j%201"])
+    func `a session has any address of three parts`(part: String) async throws {
+        let response = try await self.start().test.start("/primus\(part)/xhr", method: "POST")
+        #expect(response.status == 200 && response.body == "o\n")
+    }
+
+    @Test(arguments: ["//", "/a./a", "/a/a.", "/./.", "/", "///"], ["GET", "POST"])
+    func `no session has an address with empty parts or dots`(part: String, method: String) async throws {
+        #expect(try await self.start().test.start("/primus\(part)/xhr", method: method).status == 404)
+    }
+
+    // MARK: Sessions
+
+    @Test func `a session receives its echo, whatever the part for balancers is`() async throws {
+        let (test, echo) = try await self.start()
+        let opening = try test.start("/primus/000/s/xhr", method: "POST", headers: ["Origin": "test"])
+        #expect(opening.body == "o\n" && opening.headers["Content-Type"] == "application/javascript; charset=UTF-8")
+        let send = try test.start("/primus/000/s/xhr_send", method: "POST", headers: ["Origin": "test"], body: "[\"1\"]")
+        #expect(send.status == 204 && send.body.isEmpty && send.headers["Content-Type"] == "text/plain; charset=UTF-8")
+        for response in [opening, send] {
+            self.checkOrigin(response, "test")
+            self.checkUncached(response)
+        }
+        #expect(try test.start("/primus/999/s/xhr", method: "POST").body == "a[\"1\"]\n")
+        #expect(try test.start("/primus/000/other/xhr_send", method: "POST", body: "[\"1\"]").status == 404)
+        echo.cancel()
+    }
+
+    @Test func `a second request for messages is refused, and the first one goes on waiting`() async throws {
+        let (test, echo) = try await self.start()
+        #expect(try test.start("/primus/0/s/xhr", method: "POST").body == "o\n")
+        let first = try test.start("/primus/0/s/xhr", method: "POST")
+        let second = try test.start("/primus/0/s/xhr", method: "POST")
+        #expect(second.status == 200 && second.body == "c[2010,\"Another connection still open\"]\n")
+        #expect(try test.start("/primus/0/s/xhr_send", method: "POST", body: "[\"1\"]").status == 204)
+        #expect(first.isEnded && first.body == "a[\"1\"]\n")
+        echo.cancel()
+    }
+
+    @Test(arguments: ["xhr", "xhr_streaming", "eventsource"])
+    func `a session that has ended tells its end again for a while`(transport: String) async throws {
+        let (test, echo) = try await self.start()
+        #expect(try test.start("/primus/0/s/xhr", method: "POST").body == "o\n")
+        #expect(try test.start("/primus/0/s/xhr_send", method: "POST", body: "[\"\\\"end\\\"\"]").status == 204)
+        #expect(try test.start("/primus/0/s/xhr", method: "POST").body == "a[\"\\\"primus::server::close\\\"\"]\n")
+        let method = transport == "eventsource" ? "GET" : "POST"
+        for _ in 0..<2 {
+            let response = try test.start("/primus/0/s/\(transport)", method: method)
+            // Primus ends sessions with this code.
+            #expect(response.isEnded && response.body.contains("c[1000,\"Normal closure\"]"), "\(response.body)")
+        }
+        #expect(try test.start("/primus/0/s/xhr_send", method: "POST", body: "[\"1\"]").status == 204 && test.server.sparks.isEmpty)
+        test.clock.advance(by: .seconds(5))
+        #expect(try test.start("/primus/0/s/xhr_send", method: "POST", body: "[\"1\"]").status == 404)
+        #expect(try test.start("/primus/0/s/xhr", method: "POST").body == "o\n")
+        echo.cancel()
+    }
+
+    @Test func `a session ends when its client gives up the request that waits`() async throws {
+        let test = try await self.start().test
+        #expect(try test.start("/primus/0/s/xhr", method: "POST").body == "o\n")
+        try test.start("/primus/0/s/xhr", method: "POST").cancel()
+        #expect(test.server.sparks.isEmpty)
+        #expect(try test.start("/primus/0/s/xhr_send", method: "POST", body: "[\"1\"]").status == 404)
+    }
+
+    // MARK: WebSockets
+
+    @Test func `requests at the address of a WebSocket that are none are refused`() async throws {
+        let test = try await self.start().test
+        for headers: HTTPHeaders in [[:], ["Upgrade": "WebSocket", "Connection": "close"]] {
+            let response = try test.start("/primus/0/0/websocket", headers: headers)
+            #expect(response.status == 400 && response.body == "Not a valid websocket request")
+        }
+        let post = try test.start("/primus/0/0/websocket", method: "POST")
+        #expect(post.status == 405 && post.headers["Allow"] == "GET" && post.headers["Content-Type"] == nil && post.body.isEmpty)
+    }
+
+    @Test func `WebSockets with the same address are sessions of their own, and empty frames mean nothing`() async throws {
+        let (test, echo) = try await self.start()
+        let clients = (0..<2).map { _ in test.client("/primus/000/s/websocket") }
+        clients[0].send("", "[]", "[\"1\"]")
+        clients[1].send("[\"2\"]")
+        #expect(clients[0].lines == ["o", "a[\"1\"]"] && clients[1].lines == ["o", "a[\"2\"]"])
+        clients[0].socket.close()
+        #expect(test.client("/primus/000/s/websocket").lines == ["o"] && clients[1].end == nil)
+        echo.cancel()
+    }
+
+    @Test func `a WebSocket that the server ends receives the frame and the close frame`() async throws {
+        let (test, echo) = try await self.start()
+        let client = test.client("/primus/000/s/websocket")
+        client.send("[\"\\\"end\\\"\"]")
+        #expect(client.lines.last == "c[1000,\"Normal closure\"]" && client.end == .peer(.normal, "Normal closure"))
+        echo.cancel()
+    }
+
+    @Test func `broken JSON ends a WebSocket`() async throws {
+        let test = try await self.start().test
+        let client = test.client("/primus/000/s/websocket")
+        client.send("[\"a")
+        #expect(client.lines == ["o"] && client.end == .peer(CloseCode(rawValue: 3000), "Broken framing."))
+    }
+
+    @Test func `the raw WebSocket has no frames`() async throws {
+        let (test, echo) = try await self.start()
+        let client = test.client("/primus/websocket")
+        client.send("\"hello\"", "[1]")
+        #expect(client.lines == ["\"hello\"", "[1]"])
+        client.socket.close()
+        #expect(test.server.sparks.isEmpty)
+        echo.cancel()
+    }
+
+    // MARK: Polling
+
+    @Test func `bodies that aren't arrays are refused, and the session goes on`() async throws {
+        let (test, echo) = try await self.start()
+        #expect(try test.start("/primus/0/s/xhr", method: "POST").body == "o\n")
+        for (body, answer) in [("[\"x", "Broken JSON encoding."), ("", "Payload expected."), ("{}", "Payload expected.")] {
+            let response = try test.start("/primus/0/s/xhr_send", method: "POST", body: body)
+            #expect(response.status == 500 && response.body == answer)
+        }
+        for body in ["[]", "[\"1\"]"] { #expect(try test.start("/primus/0/s/xhr_send", method: "POST", body: body).status == 204) }
+        #expect(try test.start("/primus/0/s/xhr", method: "POST").body == "a[\"1\"]\n")
+        echo.cancel()
+    }
+
+    @Test func `messages have any type that browsers send them with, but that of forms`() async throws {
+        let (test, echo) = try await self.start()
+        #expect(try test.start("/primus/0/s/xhr", method: "POST").body == "o\n")
+        let types = [
+            "text/plain", "T", "application/json", "application/xml", "", "application/json; charset=utf-8", "text/xml; charset=utf-8",
+            "text/xml",
+        ]
+        for type in types {
+            let response = try test.start("/primus/0/s/xhr_send", method: "POST", headers: ["Content-Type": type], body: "[\"1\"]")
+            #expect(response.status == 204 && response.body.isEmpty, "\(type)")
+        }
+        let form = try test.start(
+            "/primus/0/s/xhr_send", method: "POST", headers: ["Content-Type": "application/x-www-form-urlencoded"], body: "d=[\"1\"]")
+        #expect(form.status == 500 && form.body == "Payload expected.")
+        let expected = "a[" + types.map { _ in "\"1\"" }.joined(separator: ",") + "]\n"
+        #expect(try test.start("/primus/0/s/xhr", method: "POST").body == expected)
+        echo.cancel()
+    }
+
+    // MARK: Streaming
+
+    private static let prelude = String(repeating: "h", count: 2048) + "\n"
+
+    @Test func `a stream has a prelude, and the frames as they come`() async throws {
+        let (test, echo) = try await self.start()
+        let stream = try test.start("/primus/0/s/xhr_streaming", method: "POST", headers: ["Origin": "test"])
+        #expect(stream.status == 200 && stream.headers["Content-Type"] == "application/javascript; charset=UTF-8")
+        self.checkOrigin(stream, "test")
+        self.checkUncached(stream)
+        #expect(stream.body == Self.prelude + "o\n")
+        #expect(try test.start("/primus/0/s/xhr_send", method: "POST", body: "[\"1\"]").status == 204)
+        #expect(stream.body == Self.prelude + "o\na[\"1\"]\n" && !stream.isEnded)
+        echo.cancel()
+    }
+
+    @Test(arguments: ["xhr_streaming", "eventsource"]) func `a stream ends at its limit, and another one follows`(
+        transport: String
+    ) async throws {
+        let (test, echo) = try await self.start { $0.sockJSResponseLimit = 4096 }
+        let method = transport == "eventsource" ? "GET" : "POST"
+        let stream = try test.start("/primus/0/s/\(transport)", method: method)
+        let text = String(repeating: "x", count: 126)
+        var count = 0
+        while !stream.isEnded, count < 100 {
+            #expect(try test.start("/primus/0/s/xhr_send", method: "POST", body: "[\"\\\"\(text)\\\"\"]").status == 204)
+            count += 1
+        }
+        let frame = "a[\"\\\"\(text)\\\"\"]"
+        #expect(stream.isEnded && stream.error == nil && stream.body.split(separator: frame).count >= count && count < 31)
+        #expect(try test.start("/primus/0/s/xhr_send", method: "POST", body: "[\"1\"]").status == 204)
+        #expect(try test.start("/primus/0/s/\(transport)", method: method).body.contains("a[\"1\"]"))
+        echo.cancel()
+    }
+
+    @Test func `events have the frames, in which no line ends`() async throws {
+        let (test, echo) = try await self.start()
+        let stream = try test.start("/primus/0/s/eventsource")
+        #expect(stream.status == 200 && stream.headers["Content-Type"] == "text/event-stream")
+        self.checkUncached(stream)
+        #expect(stream.body == "\r\ndata: o\r\n\r\n")
+        let body = #"["\"  \\u0000\\n\\r \""]"#
+        #expect(try test.start("/primus/0/s/xhr_send", method: "POST", body: body).status == 204)
+        #expect(stream.body == "\r\ndata: o\r\n\r\ndata: a\(body)\r\n\r\n")
+        echo.cancel()
+    }
+}
