@@ -24,6 +24,7 @@ public final class PrimusConnectOptions: NSObject, NSCopying, @unchecked Sendabl
         var pong = 10.0
         var autodetect = true
         var manual = false
+        var websockets = true
         var stayConnectedInBackground = PrimusLifecycle.hasCallMode
         var plugins: [String: any Sendable] = [:]
         var transformerClass: AnyClass?
@@ -142,6 +143,16 @@ public final class PrimusConnectOptions: NSObject, NSCopying, @unchecked Sendabl
         set { self.change { $0.manual = newValue } }
     }
 
+    /// Whether the client may use WebSockets. The default is `true`. With `false`, it uses polling only, which servers with the transformers
+    /// engine.io and sockjs have.
+    ///
+    /// With another transformer, a client without WebSockets can't connect: it is ended, and the event `error` says why. This is the option
+    /// `websockets` of the client for JavaScript, and applies to sockjs as well here.
+    public var websockets: Bool {
+        get { self.current.websockets }
+        set { self.change { $0.websockets = newValue } }
+    }
+
     /// Whether the client asks the system for time when the app enters the background. The default is whether the app has the background
     /// mode `voip`, as in Primus-Objc.
     ///
@@ -231,6 +242,7 @@ public final class PrimusConnectOptions: NSObject, NSCopying, @unchecked Sendabl
         configuration.pingInterval = Self.limit(values.ping, else: Self.noLimit)
         configuration.pongTimeout = Self.limit(values.pong, else: Self.noLimit)
         configuration.credentials = values.credentials
+        configuration.allowedTransports = values.websockets ? .all : .polling
         let isWebSockets = values.transformerClass == SocketRocketClient.self
         configuration.transformer = isWebSockets ? .websockets : values.transformer.map { PrimusTransformerKind(name: $0) }
         configuration.parser = values.parser.map { PrimusParserKind(name: $0) }

@@ -58,6 +58,7 @@ private func otherForms(_ primus: Primus, _ options: PrimusConnectOptions, _ lis
     options.plugins = ["emitter": PrimusEmitterPlugin.self]
     primus.send("event", ["a": 1])
     options.parserClass = MyParser.self
+    options.websockets = false
     return primus.readyState == .open
 }
 
@@ -67,6 +68,7 @@ private func typedForms() async throws {
     configuration.headers["X-Version"] = "1"
     configuration.strategies = .timeout
     configuration.connectTimeout = .seconds(200)
+    configuration.allowedTransports = .polling
     configuration.retry = .primus
     configuration.transformer = .websockets
     configuration.plugins = [.emitter]

@@ -16,6 +16,7 @@ import FoundationNetworking
     @Test func `the defaults are those of Primus-Objc`() {
         let options = PrimusConnectOptions()
         #expect(options.timeout == 10 && options.ping == 25 && options.pong == 10 && options.autodetect && !options.manual)
+        #expect(options.websockets)
         #expect(options.strategy.isEmpty && options.transformerClass == nil && options.parserClass == nil && options.plugins.isEmpty)
         let reconnect = options.reconnect
         #expect(reconnect.maxDelay == Double(Int.max) && reconnect.minDelay == 0.5 && reconnect.retries == 10 && reconnect.factor == 2)
@@ -397,6 +398,32 @@ import FoundationNetworking
         test.options.log = LogSink(minimumLevel: .debug) { _, _, message in lines.record(message) }
         try await test.open()
         try await eventually { lines.all.contains { $0.contains("connecting to") } }
+    }
+
+    @Test(arguments: [PrimusTransformerKind.engineIO, .sockjs])
+    func `without websockets, a client connects with polling, also when that is set later`(_ transformer: PrimusTransformerKind) async throws {
+        var server = PrimusServerConfiguration()
+        server.transformer = transformer
+        let test = try await PrimusFixture(server)
+        try await test.open()
+        #expect(test.primus.client.transport == .webSockets)
+        for isAllowed in [false, true] {
+            test.primus.end()
+            try await test.awaits("end")
+            test.options.websockets = isAllowed
+            try await test.open()
+            // With engine.io, the client begins with polling, which it knows to work, and moves to a WebSocket.
+            try await eventually { (test.primus.client.transport == .webSockets) == isAllowed }
+        }
+    }
+
+    @Test func `without websockets, a server that has nothing else is an error`() async throws {
+        let test = try await PrimusFixture { $0.websockets = false }
+        let errors = EventRecorder<String>()
+        test.primus.on("error", queue: test.queue) { (error: PrimusError) in errors.record(error.message) }
+        test.primus.open()
+        try await test.awaits("end")
+        #expect(errors.all == ["The transformer websockets has WebSockets only. Allow webSockets, or use engine.io or sockjs on the server."])
     }
 
     @Test func `detection that is switched on later is used`() async throws {
