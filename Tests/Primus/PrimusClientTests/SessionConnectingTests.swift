@@ -184,6 +184,21 @@ import Testing
         #expect(error.serverCode.map { "\($0)" } == description && code.layer == .sockJS && code.rawValue == number)
     }
 
+    @Test func `a session of sockjs that the server opens anew is a loss`() {
+        var session = SessionHarness(.updates) { $0.transformer = .sockjs }
+        session.open()
+        session.refuse(404)
+        session.respond(1, 200, "{}")
+        session.opened(session.connection)
+        session.receive("o")
+        session.receive("o")
+        guard case .reconnecting(let error) = session.machine.state else {
+            Issue.record("The state is \(session.machine.state)")
+            return
+        }
+        #expect(error.code == .connectionLost && error.serverCode?.description == "SockJS 1006 (Server lost session)")
+    }
+
     @Test func `a close code is that of the layer that sent it`() {
         func code(_ transformer: PrimusTransformerKind, _ number: UInt16) -> PrimusCloseCode? {
             var session = SessionHarness(.updates) { $0.transformer = transformer }

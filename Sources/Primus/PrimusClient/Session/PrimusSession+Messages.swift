@@ -61,6 +61,12 @@ extension PrimusSession {
             guard isOpen else { return self.ignore("a packet before the handshake", &effects) }
             self.received(kind, bytes, on: id, now: now, &effects)
         case .opened(let handshake):
+            if isOpen, case .sockJS = self.attempt.framing {
+                // The server doesn't know the session of a request, and has opened another one with the same ID: `_open` in `main.js` of
+                // sockjs-client.
+                let lost = SockJSCloseCode.lostSession
+                return self.received(closeWith: lost.rawValue, lost.reason, on: id, now: now, &effects)
+            }
             guard !isOpen else { return self.ignore("another handshake", &effects) }
             self.attempt.handshake = handshake
             if case .engineIO(let version, _) = self.attempt.framing { self.knowledge.engineIO = version }
