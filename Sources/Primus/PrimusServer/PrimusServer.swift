@@ -25,9 +25,12 @@ public final class PrimusServer: Sendable {
     private let sparkServer: PrimusSparkServer
     private var driver: SessionDriver<PrimusServerMachine> { self.server.connections.driver }
 
-    /// - Parameter epoch: The milliseconds since 1970 at the instant zero of the clock.
+    /// - Parameters:
+    ///   - epoch: The milliseconds since 1970 at the instant zero of the clock.
+    ///   - trace: Receives what sessions over HTTP do. A `TracingListener` reports what WebSockets do.
     package init(
-        _ configuration: PrimusServerConfiguration, time: any TimeSource, epoch: Int64, log: LogSink = .standard, seed: UInt64? = nil
+        _ configuration: PrimusServerConfiguration, time: any TimeSource, epoch: Int64, log: LogSink = .standard, seed: UInt64? = nil,
+        trace: ConnectionTrace? = nil
     ) {
         if let problem = configuration.problem { log.log(.error, "primus-server", problem) }
         let dependencies = SessionDriver<PrimusServerMachine>.Dependencies(
@@ -35,7 +38,7 @@ public final class PrimusServer: Sendable {
         ) { _, _, _ in nil }
         let connections = ServedConnections(PrimusServerMachine(configuration, epoch: epoch, seed: seed), in: dependencies, seed: seed)
         self.configuration = configuration
-        self.handler = PrimusServerHandler(configuration, connections, time: time, seed: seed)
+        self.handler = PrimusServerHandler(configuration, connections, time: time, seed: seed, trace: trace)
         self.server = EmbeddedServer(connections, handler: self.handler)
         self.sparkServer = PrimusSparkServer(connections.driver, configuration)
     }
@@ -60,9 +63,14 @@ public final class PrimusServer: Sendable {
     ///   - configuration: The transformer, the parser, the timing and the limits.
     ///   - log: The destination of log messages.
     public convenience init(configuration: PrimusServerConfiguration = PrimusServerConfiguration(), log: LogSink = .standard) {
+        self.init(configuration, log: log, trace: nil)
+    }
+
+    /// Creates a server for clients on sockets that reports what its sessions over HTTP do.
+    package convenience init(_ configuration: PrimusServerConfiguration, log: LogSink, trace: ConnectionTrace?) {
         let time = Transports.standard.time
         let epoch = WallClock.secondsSince1970 * 1000 - time.now.nanoseconds / 1_000_000
-        self.init(configuration, time: time, epoch: epoch, log: log)
+        self.init(configuration, time: time, epoch: epoch, log: log, trace: trace)
     }
 
     /// Starts accepting clients.

@@ -145,7 +145,7 @@ extension PrimusServerHandler {
         let rules = EngineIOServedRules(version, cookie: cookie, self.configuration)
         let key = ByteString(sid)
         let session = EngineIOServedSession(
-            rules, version, time: self.time, backlogBytes: self.configuration.sessionBacklogLimit,
+            rules, version, time: self.time, backlogBytes: self.configuration.sessionBacklogLimit, trace: self.trace,
             ignoresProbes: { [weak self] in self?.faults.ignoresProbes ?? false },
             onEnd: { [weak self] in self?.forget(key) })
         self.sessions.withLock { $0[key] = session }
@@ -169,10 +169,11 @@ extension PrimusServerHandler {
             return nil
         }
         if let existing { return existing }
-        let events = self.connections.adopt(session, id: session.id) { machine, _, _ in
+        let adopted: any WebSocketConnection = self.trace.map { TracedConnection(session, session.id, $0) } ?? session
+        let events = self.connections.adopt(adopted, id: session.id) { machine, _, _ in
             machine.accepted(session.id, .sockJS(.server), request, overHTTP: true)
         }
-        session.start(events)
+        session.start(self.trace.map { TracedEvents(events, $0) } ?? events)
         return session
     }
 

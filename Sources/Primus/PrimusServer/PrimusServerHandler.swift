@@ -11,6 +11,8 @@ final class PrimusServerHandler: ListenerHandler {
     let configuration: PrimusServerConfiguration
     let connections: ServedConnections<PrimusServerMachine>
     let time: any TimeSource
+    /// Receives what sessions over HTTP do.
+    let trace: ConnectionTrace?
     private let state = Lock(PrimusServerFaults())
     /// Makes the random number in the information of SockJS.
     private let entropy: Lock<RandomSource>
@@ -21,9 +23,9 @@ final class PrimusServerHandler: ListenerHandler {
     /// - Parameter seed: The seed of that number; `nil` to take it from the system's random numbers.
     init(
         _ configuration: PrimusServerConfiguration, _ connections: ServedConnections<PrimusServerMachine>, time: any TimeSource,
-        seed: UInt64?
+        seed: UInt64?, trace: ConnectionTrace?
     ) {
-        (self.configuration, self.connections, self.time) = (configuration, connections, time)
+        (self.configuration, self.connections, self.time, self.trace) = (configuration, connections, time, trace)
         self.entropy = Lock(RandomSource(seed: seed))
     }
 

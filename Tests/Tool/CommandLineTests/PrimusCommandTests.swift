@@ -49,6 +49,18 @@ import Testing
         #expect(serve.configuration.plugins.rawValue == plugins.rawValue)
     }
 
+    @Test(
+        arguments: [
+            (nil, .all, false), ("webSockets", .webSockets, false), ("POLLING", .polling, false), ("upgrade", .all, true),
+        ] as [(String?, PrimusTransportKinds, Bool)])
+    func `a transport is named in any letter case`(_ name: String?, _ allowed: PrimusTransportKinds, _ startsWithPolling: Bool) throws {
+        let options = name.map { ["--transport", $0] } ?? []
+        var configuration = try PrimusConfiguration(url: "http://host")
+        let listen = try self.parse(["primus", "listen", "http://host"] + options, PrimusListenCommand.init)
+        listen.reception.connection.transport?.apply(to: &configuration)
+        #expect(configuration.allowedTransports == allowed && configuration.startsWithPolling == startsWithPolling)
+    }
+
     private static let transformers = "must be websockets, faye, uws, sockjs or engine.io"
 
     @Test(
@@ -73,6 +85,14 @@ import Testing
                 ["serve", "primus", "--plugins", "emitter,"],
                 "Invalid value 'emitter,' for '--plugins': must be emitter, emit, multiplex, substream or responder, several of them with "
                     + "commas, or all"
+            ),
+            (
+                ["primus", "listen", "http://host", "--transport", "longPolling"],
+                "Invalid value 'longPolling' for '--transport': must be webSockets, polling or upgrade"
+            ),
+            (
+                ["primus", "send", "http://host", "e", "--transport", "upgrade", "--transformer", "sockjs"],
+                "The transformer sockjs doesn't have '--transport upgrade'. Omit '--transport', or use another transformer"
             ),
             (["serve", "primus", "--version", "7"], "Invalid value '7' for '--version': must be 8 or 6"),
             (
@@ -143,6 +163,12 @@ import Testing
                 ["--transformer", "engine.io"],
                 "has the transformer websockets, not engine.io. Omit --transformer, or specify --transformer websockets."
             ),
+            (["--transport", "webSockets"], nil),
+            (["--transport", "polling"], "has the transformer websockets. Its clients have WebSockets only. Omit --transport."),
+            (
+                ["--transport", "upgrade"],
+                "has the transformer websockets. Only clients of engine.io move from polling to a WebSocket. Omit --transport."
+            ),
         ] as [([String], String?)])
     func `options that don't suit the server's specification are a failure that names those that do`(
         _ options: [String], _ problem: String?
@@ -190,7 +216,8 @@ import Testing
         arguments: [
             (.opening, #"{"type":"state","state":"opening"}"#, "opening"),
             (
-                .open, #"{"type":"state","state":"open","transformer":"engine.io","parser":"msgpack"}"#, "open over engine.io, msgpack"
+                .open, #"{"type":"state","state":"open","transformer":"engine.io","parser":"msgpack","transport":"polling"}"#,
+                "open over engine.io, msgpack, polling"
             ),
             (
                 .reconnecting(PrimusError(.connectionLost, "Lost.")), #"{"type":"state","state":"reconnecting","detail":"Lost."}"#,
@@ -202,9 +229,21 @@ import Testing
     func `each state is a line`(_ state: PrimusState, _ json: String, _ text: String) {
         var lines = PrimusStateLines()
         #expect(lines.line(.dialect(PrimusDialect(transformer: .engineIO, parser: .msgpack))) == nil)
+        #expect(lines.line(.transport(.polling)) == nil)
         #expect(self.json(lines.line(.state(state))) == json)
         #expect(self.text(lines.line(.state(state))) == text)
         #expect(lines.line(.sparkID("a")) == nil)
+    }
+
+    @Test func `a move to a WebSocket is a line, and the kind of a new connection is part of its state`() {
+        var lines = PrimusStateLines()
+        let dialect = PrimusUpdate.dialect(PrimusDialect(transformer: .engineIO, parser: .json))
+        for update in [dialect, .transport(.polling), .state(.open)] { _ = lines.line(update) }
+        let moved = lines.line(.transport(.webSockets))
+        #expect(self.json(moved) == #"{"type":"transport","transport":"webSockets"}"# && self.text(moved) == "moved to webSockets")
+        for update in [PrimusUpdate.state(.reconnecting(PrimusError(.connectionLost, "Lost."))), dialect] { _ = lines.line(update) }
+        #expect(lines.line(.transport(.webSockets)) == nil)
+        #expect(self.text(lines.line(.state(.open))) == "open over engine.io, json")
     }
 
     @Test func `messages, events, requests and acknowledgements are lines`() {

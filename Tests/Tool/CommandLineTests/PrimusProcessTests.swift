@@ -43,7 +43,12 @@ struct PrimusProcessTests {
         var version: PrimusServerConfiguration.Version = .v8
         var options: [String] = []
         var testDescription: String { "\(self.transformer), \(self.parser), \(self.version) \(self.options)" }
-        var stateOpen: String { #"{"type":"state","state":"open","transformer":"\#(self.transformer)","parser":"\#(self.parser)"}"# }
+        /// The kind of the connection when it opens.
+        var transport = "webSockets"
+        var stateOpen: String {
+            #"{"type":"state","state":"open","transformer":"\#(self.transformer)","parser":"\#(self.parser)","#
+                + #""transport":"\#(self.transport)"}"#
+        }
     }
 
     /// Dialects that a client finds out, and one that options name.
@@ -51,6 +56,9 @@ struct PrimusProcessTests {
         Dialect(), Dialect(transformer: .engineIO, parser: .msgpack), Dialect(transformer: .sockjs, parser: .ejson, version: .v6),
         Dialect(transformer: .engineIO, parser: .binary, version: .v6),
         Dialect(transformer: .engineIO, parser: .msgpack, options: ["--transformer", "engine.io", "--parser", "msgpack"]),
+        Dialect(transformer: .engineIO, parser: .msgpack, options: ["--transport", "polling"], transport: "polling"),
+        Dialect(transformer: .sockjs, options: ["--transport", "polling"], transport: "streaming"),
+        Dialect(transformer: .engineIO, version: .v6, options: ["--transport", "polling"], transport: "polling"),
     ]
 
     private func server(_ dialect: Dialect) async throws -> Server {
@@ -131,9 +139,70 @@ struct PrimusProcessTests {
         await server.server.stop()
     }
 
-    @Test(arguments: [["--plugins", "emitter"], ["--plugins", "emit"]])
+    @Test func `a listener prints the move from polling to a WebSocket`() async throws {
+        let server = try await Server { $0.transformer = .engineIO }
+        let tool = try Tool(["primus", "listen", server.url, "--transport", "upgrade", "--count", "1"])
+        let lines = [Self.opening, Dialect(transformer: .engineIO, transport: "polling").stateOpen]
+        for line in lines + [#"{"type":"transport","transport":"webSockets"}"#] { #expect(await tool.nextLine() == line) }
+        try server.server.write(1)
+        #expect(await tool.nextLine() == #"{"type":"data","data":1}"#)
+        #expect(await tool.end().status == 0)
+        await server.server.stop()
+    }
+
+    @Test(arguments: ["polling", "upgrade"])
+    func `a transport that the server doesn't have is a failure that says what to do`(_ transport: String) async throws {
+        let server = try await Server()
+        for (command, arguments) in Self.commands.dropLast() {
+            let result = try await server.primus(command, arguments + ["--transport", transport])
+            #expect(result.status == 1 && result.errors.hasSuffix(" Omit --transport.\n"), "\(result.errors)")
+        }
+        server.server.faults.specStatus = 404
+        let unknown = try await server.primus("write", ["1", "--transport", "polling"])
+        #expect(unknown.status == 1 && unknown.errors.contains("Omit --transport, or use engine.io or sockjs"), "\(unknown.errors)")
+        await server.server.stop()
+        let sockJS = try await Server { ($0.transformer, $0.allowsSockJSWebSockets) = (.sockjs, false) }
+        let refused = try await sockJS.primus("write", ["1", "--transport", "webSockets"])
+        #expect(refused.status == 1, "\(refused.errors)")
+        await sockJS.server.stop()
+    }
+
+    @Test(arguments: [PrimusTransformerKind.engineIO, .sockjs])
+    func `verbose shows requests and packets over polling, and nothing that gives access to the session`(
+        _ transformer: PrimusTransformerKind
+    ) async throws {
+        let server = try await Server {
+            $0.transformer = transformer
+            $0.authorize = { await ServePrimusCommand.authorization("opensesame")($0) }
+        }
+        let ids = EventRecorder<String>()
+        let registration = server.server.onConnection { ids.record($0.id) }
+        let options = ["--transport", "polling", "--token", "opensesame", "--token-parameter", "token", "--verbose", "--count", "1"]
+        let result = try await server.primus("write", [#"{"text":"hello"}"#] + options)
+        #expect(result.status == 0, "\(result.errors)")
+        let text = result.output.joined(separator: "\n")
+        #expect(text.contains(#""method":"POST""#) && text.contains("hello") && text.contains("<redacted>"), "\(text)")
+        #expect(text.contains("sent ") && text.contains("received "), "\(text)")
+        #expect(!text.contains("opensesame"), "\(text)")
+        let session: [String]
+        if transformer == .engineIO {
+            session = ids.all
+            #expect(text.contains(#"transport=polling&sid=<redacted>"#), "\(text)")
+        } else {
+            session = []
+            #expect(text.contains(/\/primus\/\d+\/<redacted>\/xhr_send/) && !text.contains(/\/primus\/\d+\/\w+\//), "\(text)")
+        }
+        for id in session { #expect(!text.contains(id), "\(text)") }
+        registration.cancel()
+        await server.server.stop()
+    }
+
+    @Test(arguments: [["--plugins", "emitter"], ["--plugins", "emit"], ["--plugins", "emitter", "--transport", "polling"]])
     func `an event that is only sent arrives before the tool exits`(_ options: [String]) async throws {
-        let server = try await Server { $0.plugins = options == ["--plugins", "emit"] ? .emit : .emitter }
+        let server = try await Server {
+            $0.plugins = options.contains("emit") ? .emit : .emitter
+            if options.contains("polling") { $0.transformer = .engineIO }
+        }
         let listener = try Tool(["primus", "listen", server.url] + options)
         for _ in 0..<2 { _ = await listener.nextLine() }
         // Whether a process that doesn't wait loses the event depends on the machine, so several times.
@@ -433,6 +502,19 @@ struct PrimusProcessTests {
         for lines in sparks.values { #expect(lines.compactMap { $0["type"] as? String } == ["connected", "received", "disconnected"]) }
         let frames = lines.filter { $0["type"] as? String == "frame" }.map { "\($0["from"] ?? ""): \($0["data"] ?? "")" }
         #expect(frames.contains(#"client: 4{"n":1}"#) && frames.contains(#"server: 4{"n":1}"#), "\(frames)")
+    }
+
+    @Test(arguments: ["engine.io", "sockjs"])
+    func `a server with verbose prints the packets of sessions over HTTP`(_ transformer: String) async throws {
+        let tool = try Tool(["serve", "primus", "--transformer", transformer, "--verbose"])
+        let url = try await self.ready(tool)
+        #expect(try await Tool.run(["primus", "write", url, #"{"n":1}"#, "--count", "1", "--transport", "polling"]).status == 0)
+        tool.process.signal(SIGTERM)
+        let end = await tool.end()
+        let lines = end.output.split(separator: "\n")
+        for sender in ["client", "server"] {
+            #expect(lines.contains { $0.contains(#""from":"\#(sender)""#) && $0.contains(#"n\"#) && $0.contains(":1}") }, "\(end.output)")
+        }
     }
 
     @Test func `a server with a token rejects clients without it, and prints no token`() async throws {

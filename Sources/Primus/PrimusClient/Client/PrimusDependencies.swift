@@ -4,13 +4,16 @@ import RealtimeCore
 extension PrimusConfiguration {
     /// The environment of a driver: how to connect, and how to perform the session's work.
     func dependencies(_ cookies: HTTPClient.Cookies) -> SessionDriver<PrimusSession>.Dependencies {
-        let transports = self.transports
+        let (transports, trace) = (self.transports, self.httpConnectionTrace)
         let http = HTTPClient(transports, cookies: cookies)
         let environment = HTTPConnection.Environment(transports, cookies: cookies, log: self.log, subsystem: "primus")
         let connect: @Sendable (PrimusRequest, ConnectionID, any WebSocketEvents) -> any WebSocketConnection = { request, id, events in
             switch request.connection {
-            case .webSocket(let request): transports.webSocket.makeConnection(request, id: id, events: events)
-            case .http(let rules): HTTPConnection(rules, in: environment, id: id, events: events)
+            case .webSocket(let request): return transports.webSocket.makeConnection(request, id: id, events: events)
+            case .http(let rules):
+                guard let trace else { return HTTPConnection(rules, in: environment, id: id, events: events) }
+                let connection = HTTPConnection(rules, in: environment, id: id, events: TracedEvents(events, trace))
+                return TracedConnection(connection, id, trace)
             }
         }
         return .init(

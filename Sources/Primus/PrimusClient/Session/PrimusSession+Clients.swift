@@ -1,5 +1,7 @@
 import PrimusWire
+import RealtimeCoding
 package import RealtimeCore
+import RealtimeSystem
 
 /// The calls that wait for states, the consumers, and the settings.
 extension PrimusSession {
@@ -241,10 +243,24 @@ extension PrimusSession {
 package enum PrimusFrameText {
     package static func text(_ kind: WebSocketMessage.Kind, _ bytes: ArraySlice<UInt8>) -> String {
         switch kind {
-        case .text: TracedFrame.excerpt(of: String(decoding: bytes, as: UTF8.self), byteCount: bytes.count)
+        case .text: TracedFrame.excerpt(of: Self.redactSID(String(decoding: bytes, as: UTF8.self)), byteCount: bytes.count)
         case .binary: "<\(bytes.count) bytes>"
         case .ping: "<ping>"
         case .pong: "<pong>"
         }
+    }
+
+    /// Removes the ID of a session from its first packet of engine.io, or from a payload that begins with it: whoever knows the ID can
+    /// receive the messages of a session over polling.
+    package static func redactSID(_ text: String) -> String {
+        let start = text.utf8.drop { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) || $0 == UInt8(ascii: ":") }
+        let digits = text.utf8[..<start.startIndex]
+        // As in `0{` and, with the length of engine.io 3, `97:0{`.
+        guard digits.count <= 10, digits.last == UInt8(ascii: "0"), start.first == UInt8(ascii: "{") else { return text }
+        let object = start.prefix { $0 != UInt8(ascii: "}") }
+        guard let json = try? JSONValue(parsing: Array(object) + [UInt8(ascii: "}")]), let sid = json["sid"]?.string, !sid.isEmpty else {
+            return text
+        }
+        return text.replacingText("\"\(sid)\"", with: "\"\(Redacted.secret)\"")
     }
 }

@@ -37,6 +37,8 @@ public struct PrimusConfiguration: Sendable {
     public var startsWithPolling = false
     /// The ways to the server, in place of those that the other settings determine; for tests.
     package var ways: [PrimusWay]?
+    /// Receives what the client's connections over HTTP do, as a `TracingTransport` reports it for WebSockets. A client keeps it for life.
+    package var httpConnectionTrace: ConnectionTrace? { didSet { self.kept = Kept() } }
     /// How the client learns what the server speaks. The default is ``PrimusDetection/automatic``.
     public var detection = PrimusDetection.automatic
     /// The time limit for the server's specification. The default is 5 seconds.

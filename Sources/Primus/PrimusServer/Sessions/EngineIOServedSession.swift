@@ -38,6 +38,9 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
     /// The ID of the connection in the events for the owner.
     let id: ConnectionID
     private let polling: Polling
+    /// The polling, or what also reports its packets.
+    private let outgoing: any WebSocketConnection
+    private let trace: ConnectionTrace?
     let version: EngineIOVersion
     private let time: any TimeSource
     private let ignoresProbes: @Sendable () -> Bool
@@ -54,21 +57,24 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
 
     /// - Parameters:
     ///   - backlogBytes: The number of bytes that may wait for polls.
+    ///   - trace: Receives what the session does over polling.
     ///   - ignoresProbes: Whether the server injects the fault not to answer a probe.
     ///   - onEnd: A closure that is called once, without a lock, when the session has ended.
     init(
-        _ rules: EngineIOServedRules, _ version: EngineIOVersion, time: any TimeSource, backlogBytes: Int,
+        _ rules: EngineIOServedRules, _ version: EngineIOVersion, time: any TimeSource, backlogBytes: Int, trace: ConnectionTrace?,
         ignoresProbes: @escaping @Sendable () -> Bool, onEnd: @escaping @Sendable () -> Void
     ) {
-        (self.version, self.time, self.ignoresProbes, self.onEnd) = (version, time, ignoresProbes, onEnd)
-        self.polling = Polling(rules, time: time, backlogBytes: backlogBytes)
+        (self.version, self.time, self.trace, self.ignoresProbes, self.onEnd) = (version, time, trace, ignoresProbes, onEnd)
+        let polling = Polling(rules, time: time, backlogBytes: backlogBytes)
+        self.polling = polling
+        self.outgoing = trace.map { TracedConnection(polling, polling.id, $0) } ?? polling
         self.id = self.polling.id
     }
 
     /// Reports the session as open, and its events from now on.
     func start(_ events: any WebSocketEvents) {
         self.session.withLock { $0.events = events }
-        self.polling.start(self)
+        self.polling.start(self.trace.map { TracedEvents(self, $0) } ?? self)
     }
 
     /// Whether a WebSocket can take the place of the polling.
@@ -135,7 +141,7 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
 
     private func connection(_ state: State) -> (any WebSocketConnection)? {
         switch state {
-        case .polling, .probing: self.polling
+        case .polling, .probing: self.outgoing
         case .webSocket(_, let connection): connection
         case .ended: nil
         }

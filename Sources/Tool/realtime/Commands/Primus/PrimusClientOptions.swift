@@ -19,6 +19,7 @@ struct PrimusClientOptions: Sendable {
     static let firstOptions: [OptionSpec] = [
         .primusTransformer("The transformer of the server:", standard: "The default is that of the server's specification."),
         .primusParser("The parser of the server:", standard: "The default is that of the server's specification."),
+        .primusTransport,
     ]
     static let lastOptions: [OptionSpec] = [
         .json, .timestamps,
@@ -31,6 +32,7 @@ struct PrimusClientOptions: Sendable {
     let client: ClientOptions
     let transformer: PrimusTransformerKind?
     let parser: PrimusParserKind?
+    let transport: PrimusTransportChoice?
     let plugins: PrimusPluginSet
     private let tokenParameter: String?
     private var address: PrimusAddress { PrimusAddress(self.client.endpoint) }
@@ -56,6 +58,7 @@ struct PrimusClientOptions: Sendable {
         self.client = client
         self.transformer = try PrimusTransformerKind(arguments)
         self.parser = try PrimusParserKind(arguments)
+        self.transport = try PrimusTransportChoice(arguments, self.transformer)
         self.plugins = if let plugins { plugins } else { try PrimusPluginSet(arguments) }
         self.tokenParameter = arguments.string("token-parameter")
         try arguments.check(self.transformer, self.parser)
@@ -77,10 +80,10 @@ struct PrimusClientOptions: Sendable {
         _ operation: (PrimusConnection) async throws(ToolFailure) -> Void
     ) async throws(ToolFailure) {
         let connections = OpenConnections()
-        let transports = try await self.client.transports(printer, connections)
+        let transports = try await self.client.transports(printer, connections, redact: HTTPTrace.redactSession)
         let credentials = try await self.credentials()
         try await self.checkDialect(transports, credentials, limit)
-        let configuration = self.configuration(transports, credentials, reconnects: reconnects, printer)
+        let configuration = self.configuration(transports, credentials, reconnects: reconnects, printer, connections)
         let client = PrimusConnection(configuration)
         let lines = Lock(PrimusStateLines())
         let states =
@@ -97,11 +100,14 @@ struct PrimusClientOptions: Sendable {
     }
 
     private func configuration(
-        _ transports: Transports, _ credentials: PrimusCredentials?, reconnects: Bool, _ printer: LinePrinter
+        _ transports: Transports, _ credentials: PrimusCredentials?, reconnects: Bool, _ printer: LinePrinter,
+        _ connections: OpenConnections
     ) -> PrimusConfiguration {
         var configuration = PrimusConfiguration(self.client.endpoint, transports: transports)
         configuration.transformer = self.transformer
         configuration.parser = self.parser
+        self.transport?.apply(to: &configuration)
+        configuration.httpConnectionTrace = { connections.trace($0, $1) }
         let plugins: [(PrimusPluginSet, any PrimusPlugin)] = [
             (.emitter, .emitter), (.emit, .emit), (.multiplex, .multiplex), (.substream, .substream), (.responder, .responder),
         ]
@@ -113,7 +119,7 @@ struct PrimusClientOptions: Sendable {
         configuration.detectionTimeout = Self.specTimeout
         configuration.retry = reconnects ? .standard : .none
         configuration.strategies = [.disconnect, .online]
-        configuration.log = self.client.log(printer)
+        configuration.log = self.client.log(printer, redact: HTTPTrace.redactSockJSSession)
         return configuration
     }
 
@@ -140,7 +146,7 @@ struct PrimusClientOptions: Sendable {
     ///
     /// - Throws: `ToolFailure` when the server has none that can be read.
     func spec(_ printer: LinePrinter, _ limit: TimeLimit) async throws(ToolFailure) -> PrimusSpec {
-        let transports = try await self.client.transports(printer, nil)
+        let transports = try await self.client.transports(printer, nil, redact: HTTPTrace.redactSession)
         return try await self.spec(transports, try await self.credentials(), limit)
     }
 
@@ -176,11 +182,11 @@ struct PrimusClientOptions: Sendable {
         }
     }
 
-    /// Compares the transformer and the parser of the options with those of the server, which would only be silent with others.
+    /// Compares the transformer, the parser and the transport of the options with what the server has, which would only be silent with others.
     private func checkDialect(
         _ transports: Transports, _ credentials: PrimusCredentials?, _ limit: TimeLimit
     ) async throws(ToolFailure) {
-        guard self.transformer != nil || self.parser != nil else { return }
+        guard self.transformer != nil || self.parser != nil || self.transport.map({ $0 != .webSockets }) ?? false else { return }
         // The client says why it can't connect. A server without a specification may be as the options say.
         let rest = TimeLimit(min(Self.specTimeout, limit.remaining ?? Self.specTimeout))
         guard let spec = try? await self.spec(transports, credentials, rest) else { return }
@@ -194,6 +200,9 @@ struct PrimusClientOptions: Sendable {
         }
         if let transformer = self.transformer, transformer != spec.transformer, !(transformer.isPlain && spec.transformer.isPlain) {
             return problem("transformer", transformer.description, spec.transformer.description)
+        }
+        if let transport = self.transport, let reason = transport.problem(with: spec.transformer) {
+            return "The server \(self.endpoint) has the transformer \(spec.transformer). \(reason)"
         }
         if let parser = self.parser, parser != spec.parser { return problem("parser", parser.description, spec.parser.description) }
         return nil
@@ -232,6 +241,8 @@ struct PrimusClientOptions: Sendable {
         case .connectionLost where self.transformer != nil && error.status != nil: "\(error.message) Check --transformer."
         case .unsupported:
             error.message
+                .replacingText(" Allow webSockets, or", with: " Omit --transport, or")
+                .replacingText(" on the server, or allow polling.", with: " on the server, or omit --transport.")
                 .replacingText(" Set customTransformer to an implementation of it.", with: " The tool has no other transformers.")
                 .replacingText(" Set customParser to an implementation of it.", with: " The tool has no other parsers.")
         default: error.message

@@ -5,17 +5,25 @@ import PrimusWire
 import RealtimeCore
 import RealtimeCoding
 
-/// The lines of a client's states, of which those of connections name what the server speaks.
+/// The lines of a client's states, of which those of connections name what the server speaks and the kind of the connection.
 struct PrimusStateLines: Sendable {
     private var dialect: PrimusDialect?
+    private var transport: PrimusTransport?
+    private var isOpen = false
 
-    /// Returns the line of an update; `nil` if it isn't a state.
+    /// Returns the line of an update; `nil` if it is neither a state nor a move of an open connection.
     mutating func line(_ update: PrimusUpdate) -> Line? {
         switch update {
         case .dialect(let dialect):
-            self.dialect = dialect
+            // Another connection.
+            (self.dialect, self.isOpen) = (dialect, false)
             return nil
-        case .state(let state): return .state(state, self.dialect)
+        case .transport(let transport):
+            self.transport = transport
+            return self.isOpen ? .moved(to: transport) : nil
+        case .state(let state):
+            self.isOpen = state == .open
+            return .state(state, self.dialect, self.transport)
         default: return nil
         }
     }
@@ -24,11 +32,13 @@ struct PrimusStateLines: Sendable {
 extension Line {
     /// A state of a client's connection. The error of the final state isn't part of it: it is the failure of the command.
     ///
-    /// - Parameter dialect: What the server of the connection speaks, if there is one.
-    static func state(_ state: PrimusState, _ dialect: PrimusDialect?) -> Line {
+    /// - Parameters:
+    ///   - dialect: What the server of the connection speaks, if there is one.
+    ///   - transport: The kind of the connection.
+    static func state(_ state: PrimusState, _ dialect: PrimusDialect?, _ transport: PrimusTransport? = nil) -> Line {
         switch state {
         case .opening: .primusState("opening")
-        case .open: .primusState("open", dialect, style: .success)
+        case .open: .primusState("open", dialect, transport, style: .success)
         case .reconnecting(let error): .primusState("reconnecting", detail: error.message, style: .warning)
         case .closed(nil): .primusState("end")
         case .closed(.some): .primusState("end", style: .error)
@@ -36,15 +46,23 @@ extension Line {
     }
 
     private static func primusState(
-        _ name: String, _ dialect: PrimusDialect? = nil, detail: String? = nil, style: Style = .faint
+        _ name: String, _ dialect: PrimusDialect? = nil, _ transport: PrimusTransport? = nil, detail: String? = nil, style: Style = .faint
     ) -> Line {
-        let how = dialect.map { " over \($0.transformer), \($0.parser)" }
+        // A WebSocket is what people expect.
+        let kind = transport.flatMap { $0 == .webSockets ? nil : ", \($0)" } ?? ""
+        let how = dialect.map { " over \($0.transformer), \($0.parser)\(kind)" }
         return Line(
             [Span(name, style)] + ([how, detail.map { ": \($0)" }].compactMap { $0 }.map { Span($0, .faint) }),
             [
                 "type": "state", "state": .string(name), "transformer": (dialect?.transformer.description).map(Value.string),
-                "parser": (dialect?.parser.description).map(Value.string), "detail": detail.map(Value.string),
+                "parser": (dialect?.parser.description).map(Value.string),
+                "transport": (transport?.description).map(Value.string), "detail": detail.map(Value.string),
             ])
+    }
+
+    /// The session of an open connection has moved to a connection of another kind.
+    static func moved(to transport: PrimusTransport) -> Line {
+        Line([Span("moved to \(transport)", .faint)], ["type": "transport", "transport": .string(transport.description)])
     }
 
     /// Returns the line of a message, or of an event or a request of a plugin; `nil` for anything else.

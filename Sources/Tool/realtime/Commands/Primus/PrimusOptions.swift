@@ -1,4 +1,5 @@
 import CommandLineSupport
+import PrimusClient
 import PrimusServer
 import PrimusWire
 
@@ -22,6 +23,12 @@ extension OptionSpec {
             completion: .values(PrimusParserKind.builtIn.map(\.description)))
     }
 
+    static let primusTransport = OptionSpec.value(
+        "transport", "NAME",
+        "The kind of connection: webSockets only, polling only, which the transformers engine.io and sockjs have, or upgrade: a session of "
+            + "engine.io begins with polling and moves to a WebSocket. The default is a WebSocket, and polling if it can't be opened.",
+        completion: .values(PrimusTransportChoice.allCases.map(\.rawValue)))
+
     /// - Parameter help: What the plugins are for. The option's help begins with the values.
     static func primusPlugins(_ help: String) -> OptionSpec {
         .value(
@@ -41,6 +48,47 @@ extension PrimusTransformerKind {
         guard Self.ofTool.contains(self) else {
             throw arguments.usageError(
                 "Invalid value '\(text)' for '--transformer': must be websockets, faye, uws, sockjs or engine.io")
+        }
+    }
+}
+
+/// The kinds of connections that the option `transport` names.
+enum PrimusTransportChoice: String, CaseIterable, Sendable {
+    case webSockets
+    case polling
+    case upgrade
+
+    /// Creates the choice that the option `transport` names, in any letter case; `nil` without the option.
+    ///
+    /// - Parameter transformer: The transformer that another option names.
+    init?(_ arguments: Arguments, _ transformer: PrimusTransformerKind?) throws(UsageError) {
+        guard let text = arguments.string("transport") else { return nil }
+        guard let choice = Self.allCases.first(where: { $0.rawValue.lowercased() == text.lowercased() }) else {
+            throw arguments.usageError("Invalid value '\(text)' for '--transport': must be webSockets, polling or upgrade")
+        }
+        self = choice
+        if let transformer, choice.problem(with: transformer) != nil {
+            throw arguments.usageError(
+                "The transformer \(transformer) doesn't have '--transport \(choice.rawValue)'. Omit '--transport', or use another transformer")
+        }
+    }
+
+    func apply(to configuration: inout PrimusConfiguration) {
+        switch self {
+        case .webSockets: configuration.allowedTransports = .webSockets
+        case .polling: configuration.allowedTransports = .polling
+        case .upgrade: configuration.startsWithPolling = true
+        }
+    }
+
+    /// Returns why clients of a transformer can't do what the option says; `nil` if they can.
+    func problem(with transformer: PrimusTransformerKind) -> String? {
+        switch self {
+        case .webSockets: nil
+        case .polling where transformer == .engineIO || transformer == .sockjs: nil
+        case .polling: "Its clients have WebSockets only. Omit --transport."
+        case .upgrade where transformer == .engineIO: nil
+        case .upgrade: "Only clients of engine.io move from polling to a WebSocket. Omit --transport."
         }
     }
 }

@@ -16,6 +16,8 @@ struct ServePrimusCommand: Command {
             Runs a Primus server at the path /primus until Control-C. It sends each message, and each event of the plugins emitter and emit, to \
             all clients, and answers what a client waits for with the same values: acknowledgements of emitter, requests of responder, and \
             messages on the channel echo of multiplex and the stream echo of substream. \
+            With the transformers engine.io and sockjs, clients may use requests over HTTP instead of a WebSocket, and move from one to the \
+            other as the transformer allows. \
             Prints connections, messages and errors. Unless the output is a terminal, its first line is {"ready":true,"url":…,"port":…}, \
             printed when the server accepts connections.
             """,
@@ -66,7 +68,8 @@ struct ServePrimusCommand: Command {
         let printer = LinePrinter(console)
         var configuration = self.configuration
         if let token = try await self.token?.load() { configuration.authorize = Self.authorization(token) }
-        let server = PrimusServer(configuration: configuration, log: LogSink(minimumLevel: .error) { printer.enqueue(.error($2)) })
+        let trace = self.isVerbose ? Self.trace(printer) : nil
+        let server = PrimusServer(configuration, log: LogSink(minimumLevel: .error) { printer.enqueue(.error($2)) }, trace: trace)
         let registrations = DemoSparks.add(to: server)
         defer { for registration in registrations { registration.cancel() } }
         let events = server.events
@@ -74,7 +77,7 @@ struct ServePrimusCommand: Command {
         do throws(TransportError) {
             // The server rejects larger messages; the listener doesn't read them. Some room between the two lets the server explain.
             address = try await server.start(
-                on: self.address.listener(messageBytes: 2 * configuration.messageLimit, self.isVerbose ? Self.trace(printer) : nil))
+                on: self.address.listener(messageBytes: 2 * configuration.messageLimit, trace))
         } catch {
             throw ToolFailure(error)
         }

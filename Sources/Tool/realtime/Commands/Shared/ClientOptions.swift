@@ -49,19 +49,24 @@ struct ClientOptions: Sendable {
     /// - Parameters:
     ///   - printer: The output.
     ///   - connections: What follows the connections; `nil` for a command without connections.
-    func transports(_ printer: LinePrinter, _ connections: OpenConnections?) async throws(ToolFailure) -> Transports {
+    ///   - redact: Removes the secrets from the texts of a request.
+    func transports(
+        _ printer: LinePrinter, _ connections: OpenConnections?, redact: @escaping HTTPTrace.Redact = HTTPTrace.redactTokens
+    ) async throws(ToolFailure) -> Transports {
         var transports = Transports.standard
         try await self.network.apply(to: &transports)
         connections?.follow(&transports.webSocket)
         if self.isVerbose {
-            transports.http = HTTPTrace.transport(transports.http, redact: HTTPTrace.redactTokens) { printer.enqueue($0) }
+            transports.http = HTTPTrace.transport(transports.http, redact: redact) { printer.enqueue($0) }
         }
         return transports
     }
 
     /// Returns the log of the client, which is printed with `--verbose`.
-    func log(_ printer: LinePrinter) -> LogSink {
-        self.isVerbose ? LogSink(minimumLevel: .trace) { level, _, message in printer.enqueue(.log(level, message)) } : .none
+    ///
+    /// - Parameter redact: Removes the secrets that the client leaves in its messages.
+    func log(_ printer: LinePrinter, redact: @escaping @Sendable (String) -> String = { $0 }) -> LogSink {
+        self.isVerbose ? LogSink(minimumLevel: .trace) { level, _, message in printer.enqueue(.log(level, redact(message))) } : .none
     }
 }
 

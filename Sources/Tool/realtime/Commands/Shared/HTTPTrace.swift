@@ -1,4 +1,5 @@
 import CommandLineSupport
+import PrimusClient
 import PusherWire
 import RealtimeCore
 import RealtimeCoding
@@ -140,6 +141,28 @@ extension HTTPTrace {
         // A server that repeats a value may decode it first.
         let filter = SecretFilter(values + values.compactMap { PercentEncoding.decode($0) }, replacement: "\(Redacted.secret)")
         return filter.redacted(self.redactNegotiation(text))
+    }
+
+    /// Removes the ID of a session of Primus from all texts, and the values in the query of a request's URL that aren't parameters of engine.io.
+    static func redactSession(_ text: String, _ request: HTTPRequest) -> String {
+        let parts = request.endpoint.target.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
+        let known = ["EIO", "transport", "b64"]
+        let values = (parts.dropFirst().first ?? "").split(separator: "&").compactMap { field -> String? in
+            let parts = field.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+            return known.contains(String(parts[0])) ? nil : parts.dropFirst().first.map(String.init)
+        }
+        let filter = SecretFilter(values + values.compactMap { PercentEncoding.decode($0) }, replacement: "\(Redacted.secret)")
+        return PrimusFrameText.redactSID(Self.redactSockJSSession(filter.redacted(text)))
+    }
+
+    /// Removes the IDs of sessions of SockJS from the URLs in a text. In the path, such an ID is between the number of a server and the kind of
+    /// request.
+    static func redactSockJSSession(_ text: String) -> String {
+        var parts = text.split(separator: "/", omittingEmptySubsequences: false).map(String.init)
+        for index in parts.indices.dropFirst(2) where parts[index].hasPrefix("xhr") && parts[index - 2].utf8.count == 3 {
+            parts[index - 1] = "\(Redacted.secret)"
+        }
+        return parts.joined(separator: "/")
     }
 
     private static func redactNegotiation(_ text: String) -> String {
