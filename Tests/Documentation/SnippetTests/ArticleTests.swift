@@ -190,6 +190,14 @@ import Testing
         for piece in code { #expect(compiled.contains(piece), "add this to PrimusObjcIdioms.swift: \(piece)") }
     }
 
+    @Test func `each setting in the article on the client of Primus for JavaScript is compiled`() throws {
+        let rows = try Self.rows(of: "PrimusJSOptions", in: "Primus/PrimusClient").filter { !$0[0].hasPrefix("client for JavaScript") }
+        let code = rows.flatMap { Self.code(in: $0[1]) }.filter { $0.contains("configuration.") || $0.contains("(") }
+        #expect(code.count > 20)
+        let compiled = try Snippets.lines(ofFile: "Tests/Documentation/SnippetTests/PrimusJSIdioms.swift").joined(separator: "\n")
+        for piece in code { #expect(compiled.contains(piece), "add this to PrimusJSIdioms.swift: \(piece)") }
+    }
+
     @Test func `each piece of Swift code in the article on signalr-client-swift is compiled`() throws {
         let rows = try Self.rows(of: "MigratingFromSignalRClientSwift", in: "SignalR/SignalRClient")
         let tables = rows.split { $0[0] == "code" || $0[0].hasPrefix("`Hub") }

@@ -97,6 +97,23 @@ private func dialect(_ configuration: inout PrimusConfiguration) {
     // end
 }
 
+private func polling(_ configuration: inout PrimusConfiguration, _ primus: PrimusConnection) async {
+    // snippet:primus-polling-only
+    configuration.allowedTransports = .polling
+    // end
+    // snippet:primus-starts-with-polling
+    configuration.startsWithPolling = true
+    // end
+    // snippet:primus-transport-updates
+    for await update in primus.updates() {
+        if case .transport(let kind) = update { print("connected over \(kind)") }
+    }
+    // end
+    // snippet:primus-webSockets-only
+    configuration.allowedTransports = .webSockets
+    // end
+}
+
 private func transformer(_ configuration: inout PrimusConfiguration) {
     // snippet:primus-custom-transformer
     struct Enveloped: PrimusCustomTransformer {

@@ -19,6 +19,36 @@ import Testing
     try await silence()
     try await refuse()
     try await invalidMessage()
+    try await kinds()
+    try await staysWithPolling()
+}
+
+private func kinds() async throws {
+    // snippet:primus-test-kinds
+    var configuration = PrimusServerConfiguration()
+    configuration.transformer = .engineIO
+    let primus = try await InMemoryPrimus(configuration: configuration)
+    let client = primus.client { $0.allowedTransports = .polling }
+    client.open()
+    try await client.opened()
+    #expect(client.transport == .polling)
+    // end
+    client.end()
+}
+
+private func staysWithPolling() async throws {
+    var configuration = PrimusServerConfiguration()
+    configuration.transformer = .engineIO
+    let primus = try await InMemoryPrimus(configuration: configuration)
+    // snippet:primus-test-upgrade-fault
+    primus.server.faults.refusesUpgrades = true
+    let client = primus.client { $0.startsWithPolling = true }
+    client.open()
+    try await client.opened()
+    #expect(try await client.id() == primus.server.sparks.first?.id)
+    #expect(client.transport == .polling)
+    // end
+    client.end()
 }
 
 private func reconnect() async throws {

@@ -401,7 +401,9 @@ import FoundationNetworking
     }
 
     @Test(arguments: [PrimusTransformerKind.engineIO, .sockjs])
-    func `without websockets, a client connects with polling, also when that is set later`(_ transformer: PrimusTransformerKind) async throws {
+    func `without websockets, a client connects with polling, also when that is set later`(
+        _ transformer: PrimusTransformerKind
+    ) async throws {
         var server = PrimusServerConfiguration()
         server.transformer = transformer
         let test = try await PrimusFixture(server)
@@ -423,7 +425,8 @@ import FoundationNetworking
         test.primus.on("error", queue: test.queue) { (error: PrimusError) in errors.record(error.message) }
         test.primus.open()
         try await test.awaits("end")
-        #expect(errors.all == ["The transformer websockets has WebSockets only. Allow webSockets, or use engine.io or sockjs on the server."])
+        #expect(
+            errors.all == ["The transformer websockets has WebSockets only. Allow webSockets, or use engine.io or sockjs on the server."])
     }
 
     @Test func `detection that is switched on later is used`() async throws {

@@ -250,8 +250,8 @@ package enum PrimusFrameText {
         }
     }
 
-    /// Removes the ID of a session from its first packet of engine.io, or from a payload that begins with it: whoever knows the ID can
-    /// receive the messages of a session over polling.
+    /// Removes the ID of a session from its first packet of engine.io, or from a payload that begins with it. The ID gives access to the
+    /// messages of a session over polling.
     package static func redactSID(_ text: String) -> String {
         let start = text.utf8.drop { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) || $0 == UInt8(ascii: ":") }
         let digits = text.utf8[..<start.startIndex]

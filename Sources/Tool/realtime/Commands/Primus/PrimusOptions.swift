@@ -69,7 +69,8 @@ enum PrimusTransportChoice: String, CaseIterable, Sendable {
         self = choice
         if let transformer, choice.problem(with: transformer) != nil {
             throw arguments.usageError(
-                "The transformer \(transformer) doesn't have '--transport \(choice.rawValue)'. Omit '--transport', or use another transformer")
+                "The transformer \(transformer) doesn't have '--transport \(choice.rawValue)'. Omit '--transport', or use another transformer"
+            )
         }
     }
 
