@@ -26,6 +26,8 @@ final class JSONDocument: CodingDocument {
 
     override func escapedKey(at index: Int) -> String { self.text(self.nodes[index]) { JSONText.string($0, isEscaped: true) } }
 
+    override func isSpecial(_ type: Any.Type) -> Bool { type == JSONValue.self || FoundationType(type) != nil }
+
     override func specialValue<Value: Decodable>(_ type: Value.Type, at index: Int) throws -> Value? {
         if type == JSONValue.self { return self.tree(at: index) as? Value }
         switch FoundationType(type) {

@@ -14,6 +14,10 @@ final class MessagePackDocument: CodingDocument {
         MessagePackDocument(bytes: bytes, nodes: nodes, settings: self.settings, basePath: basePath)
     }
 
+    override func isSpecial(_ type: Any.Type) -> Bool {
+        if case .plain = MessagePackType(type) { false } else { true }
+    }
+
     /// Decodes a value of a type that is not decoded by its own conformance, or that depends on the kind of a map's keys. Returns `nil`
     /// for other types.
     override func specialValue<Value: Decodable>(_ type: Value.Type, at index: Int) throws -> Value? {

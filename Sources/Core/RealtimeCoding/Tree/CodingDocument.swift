@@ -1,3 +1,5 @@
+import RealtimeSystem
+
 /// A document that is being decoded: its bytes, and its values as a list of nodes.
 ///
 /// A decoder or container is a reference to the document and the index of a node, so creating one does not allocate, and one that
@@ -12,6 +14,9 @@ class CodingDocument {
     final let keyRules: KeyRules
     /// The last type that was decoded by its own `init(from:)`: the elements of an array look up the same type repeatedly.
     @exclusivity(unchecked) private final var plainType: ObjectIdentifier?
+    /// The indexes of the values of large objects, by name. Here and not in the containers, because the standard library copies a container for
+    /// each member that it decodes, and each reference in it is counted then.
+    @exclusivity(unchecked) final var names: [[ByteString: Int]] = []
 
     init(bytes: [UInt8], nodes: [CodingNode], basePath: [any CodingKey] = [], keyRules: KeyRules = KeyRules()) {
         self.bytes = bytes
@@ -28,6 +33,9 @@ class CodingDocument {
     func makeDocument(bytes: [UInt8], nodes: [CodingNode], basePath: [any CodingKey]) -> CodingDocument {
         CodingDocument(bytes: bytes, nodes: nodes, basePath: basePath, keyRules: self.keyRules)
     }
+
+    /// Whether ``specialValue(_:at:)`` may return a value. It isn't generic, because the metadata of an optional type is slow to look up.
+    func isSpecial(_ type: Any.Type) -> Bool { false }
 
     /// Decodes a value of a type that the format represents otherwise than the type's own `init(from:)` does. Returns `nil` for other types.
     func specialValue<Value: Decodable>(_ type: Value.Type, at index: Int) throws -> Value? { nil }
@@ -125,9 +133,19 @@ class CodingDocument {
     private final func otherValue<Value: Decodable>(_ type: Value.Type, at index: Int) throws -> Value {
         let identifier = ObjectIdentifier(type)
         if identifier != self.plainType {
-            if let value = try self.specialValue(type, at: index) { return value }
+            if self.isSpecial(type) { return try self.specialOrOwnValue(type, at: index) }
             self.plainType = identifier
         }
+        return try self.ownValue(type, at: index)
+    }
+
+    @inline(never)
+    private final func specialOrOwnValue<Value: Decodable>(_ type: Value.Type, at index: Int) throws -> Value {
+        try self.specialValue(type, at: index) ?? self.ownValue(type, at: index)
+    }
+
+    @inline(__always)
+    private final func ownValue<Value: Decodable>(_ type: Value.Type, at index: Int) throws -> Value {
         let keepsKeys = self.keyRules.convertsFromSnakeCase && type is any StringKeyed.Type
         return try Value(from: NodeDecoder(document: self, index: index, keepsKeys: keepsKeys))
     }

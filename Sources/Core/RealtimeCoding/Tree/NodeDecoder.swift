@@ -44,10 +44,10 @@ struct NodeDecoder: Decoder, SingleValueDecodingContainer {
 struct NodeKeyedDecodingContainer<Key: CodingKey>: KeyedDecodingContainerProtocol {
     private let document: CodingDocument
     private let index: Int
-    /// The indexes of the values by name, for large objects and converted names.
+    /// The position in ``CodingDocument/names``, for large objects and converted names.
     ///
     /// Small objects are searched for each key, which is faster than building a table. If a name is repeated, both find the last value.
-    private let indexes: [ByteString: Int]?
+    private let names: Int?
     /// Whether names are compared without case.
     private let ignoresCase: Bool
 
@@ -60,16 +60,20 @@ struct NodeKeyedDecodingContainer<Key: CodingKey>: KeyedDecodingContainerProtoco
         let convertsKeys = document.keyRules.convertsFromSnakeCase && !decoder.keepsKeys
         self.ignoresCase = document.keyRules.ignoresCase && !decoder.keepsKeys
         if node.length <= 16, !convertsKeys {
-            self.indexes = nil
+            self.names = nil
         } else {
             var indexes: [ByteString: Int] = [:]
             indexes.reserveCapacity(Int(node.length))
             // Exact names replace names that are equal without case.
             if self.ignoresCase { Self.index(document, decoder.index, &indexes) { document.rawKey(at: $0)?.lowercased() } }
             Self.index(document, decoder.index, &indexes) { convertsKeys ? document.key(at: $0) : document.rawKey(at: $0) }
-            self.indexes = indexes
+            self.names = document.names.count
+            document.names.append(indexes)
         }
     }
+
+    /// The indexes of the values by name, if there is a table of them.
+    private var indexes: [ByteString: Int]? { self.names.map { self.document.names[$0] } }
 
     private static func index(_ document: CodingDocument, _ index: Int, _ indexes: inout [ByteString: Int], _ name: (Int) -> String?) {
         let end = Int(document.nodes[index].end)
@@ -256,6 +260,19 @@ extension CodingDocument {
                 var found: Int?
                 var child = index &+ 1
                 let end = Int(nodes[index].end)
+                // An object without arrays and objects has two nodes for each member, so that the next key need not be looked up.
+                if end &- child == 2 &* Int(nodes[index].length) {
+                    while child < end {
+                        let key = nodes[child]
+                        if key.kind == .string {
+                            if Int(key.length) == name.count, Self.isEqual(bytes, key, name) { found = child &+ 1 }
+                        } else if self.isEqual(child, name) {
+                            found = child &+ 1
+                        }
+                        child &+= 2
+                    }
+                    return found
+                }
                 while child < end {
                     let key = nodes[child]
                     // A key can contain nested values.

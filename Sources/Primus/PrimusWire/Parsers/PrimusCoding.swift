@@ -177,9 +177,15 @@ extension PrimusCoding {
     }
 
     private func decodeJSON<Value: Decodable>(_ type: Value.Type, _ bytes: [UInt8], _ limits: CodingLimits) throws -> Value {
-        var decoder = Self.jsonDecoder
-        decoder.limits = limits
-        do { return try decoder.decode(type, from: bytes) } catch let error as JSONError { throw Self.converted(error, self.kind) }
+        do {
+            // Usually, the decoder needs no copy with other limits.
+            if limits == Self.jsonDecoder.limits { return try Self.jsonDecoder.decode(type, from: bytes) }
+            var decoder = Self.jsonDecoder
+            decoder.limits = limits
+            return try decoder.decode(type, from: bytes)
+        } catch let error as JSONError {
+            throw Self.converted(error, self.kind)
+        }
     }
 
     /// Decodes a packet as a type of the application.
