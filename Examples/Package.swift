@@ -57,6 +57,7 @@ let package = Package(
         .executableTarget(name: "FileUpload", dependencies: hub, path: "FileUpload", swiftSettings: settings),
         .executableTarget(name: "PrimusChat", dependencies: primus, path: "PrimusChat", swiftSettings: settings),
         .executableTarget(name: "PrimusTicker", dependencies: primus, path: "PrimusTicker", swiftSettings: settings),
+        .executableTarget(name: "FeathersTodos", dependencies: primus, path: "FeathersTodos", swiftSettings: settings),
         .testTarget(
             name: "ViewModelTests", dependencies: [.product(name: "PusherTesting", package: "swift-realtime")], path: "ViewModelTests",
             swiftSettings: settings),

@@ -88,7 +88,6 @@ public struct PrimusEmitter: Sendable {
             var reader = acknowledgement.reader
             return try reader.argument(type)
         } catch {
-            if error.underlying == nil, let none = Self.none(type) { return none }
             throw Self.decoding(error, of: event)
         }
     }
@@ -101,7 +100,8 @@ public struct PrimusEmitter: Sendable {
     /// - Parameters:
     ///   - event: The name of the event.
     ///   - arguments: The arguments, in the order of the parameters of the server's listener.
-    ///   - types: The types of the acknowledgement's arguments. There may be more of them than types.
+    ///   - types: The types of the acknowledgement's arguments. There may be more of them than types, and fewer if the types of the last
+    ///     ones are optional: the missing ones are `nil`.
     ///   - limit: The maximum time to wait; `nil`, the default, to wait as long as the connection lasts.
     /// - Returns: The arguments of the acknowledgement.
     /// - Throws: The errors of ``send(_:_:as:within:)``.
@@ -163,11 +163,6 @@ public struct PrimusEmitter: Sendable {
     private static func decoding(_ error: PrimusArgumentError, of event: String) -> PrimusError {
         let message = "The acknowledgement of \(Excerpt.of(event, limit: 200)) can't be decoded. \(error)"
         return PrimusError(.decodingFailed, message, cause: error.underlying)
-    }
-
-    /// `nil` of an optional type; `nil` for another type.
-    private static func none<Value: Decodable>(_ type: Value.Type) -> Value? {
-        type is any ExpressibleByNilLiteral.Type ? try? PrimusValue.null.decode(as: type) : nil
     }
 
     // MARK: Receiving

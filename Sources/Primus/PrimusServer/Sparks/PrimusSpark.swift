@@ -224,7 +224,7 @@ final class PrimusSparkServer: Sendable {
 public struct PrimusEventArguments: Sendable {
     let arguments: PrimusArguments
 
-    /// Decodes arguments. There may be more of them than types.
+    /// Decodes arguments. There may be more of them than types. A missing one is `nil` of an optional type.
     ///
     /// - Parameter types: The types of the arguments.
     /// - Returns: The arguments.

@@ -135,7 +135,7 @@ package struct PrimusArguments: Hashable, Sendable {
         return reader
     }
 
-    /// Decodes arguments. There may be more of them than types.
+    /// Decodes arguments. There may be more of them than types, and fewer if the types of the last ones are optional.
     ///
     /// - Parameter types: The types of the arguments.
     /// - Throws: ``PrimusArgumentError`` if an argument is missing or has another type.
@@ -253,7 +253,7 @@ package struct PrimusArgumentReader {
         }
     }
 
-    /// Decodes the next argument.
+    /// Decodes the next argument. A missing one is `nil` of an optional type, as it is `undefined` in JavaScript.
     ///
     /// - Throws: ``PrimusArgumentError`` if it is missing or has another type.
     package mutating func argument<Value: Decodable>(_ type: Value.Type = Value.self) throws(PrimusArgumentError) -> Value {
@@ -261,6 +261,7 @@ package struct PrimusArgumentReader {
         do {
             return try self.next(type)
         } catch is ArrayReader.End {
+            if type is any ExpressibleByNilLiteral.Type, let none = try? PrimusValue.null.decode(as: type) { return none }
             throw PrimusArgumentError("Argument \(index + 1) of type \(type) is missing", index: index, nil)
         } catch {
             throw PrimusArgumentError("Argument \(index + 1) can't be decoded as \(type)", index: index, error)

@@ -25,6 +25,12 @@ import Testing
     }
 
     @Test(arguments: codings)
+    func `a missing argument of an optional type is nil`(coding: PrimusCoding) throws {
+        let (name, count, flag) = try PrimusArguments("event", "a", in: coding).decode(String.self, Int?.self, Bool?.self)
+        #expect(name == "a" && count == nil && flag == nil)
+    }
+
+    @Test(arguments: codings)
     func `a missing argument is an error with its position`(coding: PrimusCoding) throws {
         let error = #expect(throws: PrimusArgumentError.self) {
             _ = try PrimusArguments("event", "a", in: coding).decode(String.self, Int.self)
