@@ -25,6 +25,10 @@ package struct Nginx: Sendable {
         package var keepAliveTimeout = Duration.seconds(600)
         /// The number of requests for which the connection of a client is used.
         package var keepAliveRequests = 1000
+        /// The ports of other servers, which take turns with the first one.
+        package var otherServers: [Int] = []
+        /// A cookie of nginx with which all requests of a client go to one server; `nil` for none.
+        package var stickyCookie: String?
         /// Header fields of all responses.
         package var headers: [String: String] = [:]
 
@@ -75,6 +79,9 @@ package struct Nginx: Sendable {
                     ssl_certificate_key \(Vectors.path("certificates/server-key.pem"));
             """
         let keepAlive = "keepalive \(options.serverConnections); keepalive_timeout \(options.serverIdleTime.milliseconds)ms;"
+        let servers = ([self.server] + options.otherServers).map { "server 127.0.0.1:\($0);" }.joined(separator: "\n        ")
+        let choice = options.stickyCookie.map { "map $cookie_\($0) $server { default $request_id; ~. $cookie_\($0); }" } ?? ""
+        let cookie = options.stickyCookie.map { "add_header Set-Cookie \"\($0)=$server; Path=/; HttpOnly\" always;" } ?? ""
         let headers = options.headers.sorted { $0.key < $1.key }.map { "add_header \($0.key) \"\($0.value)\" always;" }
         try self.proxy.write(
             """
@@ -90,8 +97,10 @@ package struct Nginx: Sendable {
                     default upgrade;
                     "" "";
                 }
+                \(choice)
                 upstream server {
-                    server 127.0.0.1:\(self.server);
+                    \(options.stickyCookie == nil ? "" : "hash $server;")
+                    \(servers)
                     \(options.serverConnections > 0 ? keepAlive : "")
                 }
                 server {
@@ -99,6 +108,7 @@ package struct Nginx: Sendable {
                     \(options.isSecure ? tls : "")
                     keepalive_timeout \(options.keepAliveTimeout.milliseconds)ms;
                     keepalive_requests \(options.keepAliveRequests);
+                    \(cookie)
                     \(headers.joined(separator: "\n        "))
                     location = /is-listening { return 204; }
                     location / {

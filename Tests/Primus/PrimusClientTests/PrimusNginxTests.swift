@@ -1,0 +1,103 @@
+import PrimusClient
+import PrimusServer
+import PrimusWire
+import ProxySupport
+import RealtimeCore
+import RealtimeSockets
+import RealtimeTesting
+import TestSupport
+import Testing
+
+/// Clients and the embedded server with nginx between them.
+@Suite(.usesSockets, .enabled(if: Nginx.path != nil, Comment(rawValue: Nginx.skipReason)), .timeLimit(.minutes(10)))
+struct PrimusNginxTests {
+    private static func with(
+        _ kind: ProxiedKind, _ change: (inout Nginx.Options) -> Void, _ body: (_ client: PrimusConnection) async throws -> Void
+    ) async throws {
+        let (server, echo) = kind.server()
+        let nginx = try await Nginx(to: try await server.start(on: SocketListener()).port, change)
+        try await nginx.start()
+        let client = try kind.client("http://127.0.0.1:\(nginx.port)")
+        client.open()
+        try await client.opened(within: .seconds(600))
+        try await body(client)
+        client.end()
+        try await eventually { server.sparks.isEmpty }
+        echo.cancel()
+        await nginx.stop()
+        await server.stop()
+    }
+
+    @Test(arguments: ProxiedKind.all, [false, true])
+    func `messages pass through nginx over each kind, also while it buffers responses`(
+        kind: ProxiedKind, isBuffering: Bool
+    ) async throws {
+        try await Self.with(kind) {
+            $0.isBuffering = isBuffering
+        } _: { client in
+            try await expectEcho(client)
+            try await eventually { client.transport == kind.transport }
+            try await expectEcho(client)
+        }
+    }
+
+    @Test(arguments: [
+        ProxiedKind(transformer: .engineIO, transport: .polling),
+        ProxiedKind(transformer: .engineIO, ways: [.polling, .webSocket], transport: .polling),
+        ProxiedKind(transformer: .sockjs, transport: .streaming),
+    ])
+    func `where nginx doesn't pass on upgrades, clients use requests over HTTP`(kind: ProxiedKind) async throws {
+        try await Self.with(kind) {
+            $0.passesUpgrades = false
+        } _: { client in
+            try await expectEcho(client)
+            #expect(client.transport == kind.transport)
+        }
+    }
+
+    // MARK: Two servers
+
+    private static func withTwo(
+        _ kind: ProxiedKind, stickyCookie: String?,
+        _ body: (_ servers: [PrimusServer], _ client: () throws -> PrimusConnection) async throws -> Void
+    ) async throws {
+        let (first, second) = (kind.server(), kind.server())
+        let port = try await second.server.start(on: SocketListener()).port
+        let nginx = try await Nginx(to: try await first.server.start(on: SocketListener()).port) {
+            ($0.otherServers, $0.stickyCookie) = ([port], stickyCookie)
+        }
+        try await nginx.start()
+        try await body([first.server, second.server]) { try kind.client("http://127.0.0.1:\(nginx.port)") }
+        for side in [first, second] { side.echo.cancel() }
+        await nginx.stop()
+        for side in [first, second] { await side.server.stop() }
+    }
+
+    @Test(arguments: ProxiedKind.all.filter { $0.transformer != .websockets })
+    func `a cookie of nginx keeps each session at one of two servers`(kind: ProxiedKind) async throws {
+        try await Self.withTwo(kind, stickyCookie: "server") { servers, makeClient in
+            let clients = try (0..<4).map { _ in try makeClient() }
+            for client in clients { client.open() }
+            for client in clients {
+                try await client.opened(within: .seconds(600))
+                try await expectEcho(client)
+                try await eventually { client.transport == kind.transport }
+                #expect(client.counters.reconnects == 0)
+            }
+            #expect(servers.map(\.sparks.count).reduce(0, +) == clients.count)
+            for client in clients { client.end() }
+        }
+    }
+
+    @Test func `without a cookie, the other server doesn't know the session, which the error says`() async throws {
+        let kind = ProxiedKind(transformer: .engineIO, ways: [.polling], transport: .polling)
+        try await Self.withTwo(kind, stickyCookie: nil) { _, makeClient in
+            let client = try makeClient()
+            let errors = client.errors
+            client.open()
+            let error = await errors.first { $0.serverCode == .engineIOUnknownSession }
+            #expect(error?.status == 400 && error?.message.contains("Session ID unknown") == true, "\(error?.message ?? "")")
+            client.end()
+        }
+    }
+}
