@@ -141,7 +141,9 @@ import Testing
         }
         #expect(
             examples == [
-                "Chat", "FileUpload", "HubChat", "PrimusChat", "PrimusTicker", "PusherSwiftMigration", "StockTicker", "Ticker", "Webhooks",
+                "Chat", "FeathersTodos", "FileUpload", "HubChat", "PrimusChat", "PrimusTicker", "PusherSwiftMigration", "StockTicker",
+                "Ticker",
+                "Webhooks",
             ])
     }
 

@@ -58,6 +58,26 @@ struct PrimusToolPeerTests {
         peer.stop()
     }
 
+    @Test(arguments: ["primus", "primus6"], ["engine.io", "sockjs"])
+    func `messages, events and acknowledgements go both ways over polling`(server: String, transformer: String) async throws {
+        let (peer, url) = try await self.server(Dialect(server: server, transformer: transformer))
+        let options = ["--transport", "polling"]
+        let echo = try await Tool.run(["primus", "write", url, #"{"text":"ü"}"#, "--count", "1"] + options)
+        #expect(echo == (0, #"{"type":"data","data":{"text":"ü"}}"# + "\n", ""))
+        let ack = try await Tool.run(["primus", "send", url, "echo", "1", #""two""#, "--ack"] + options)
+        #expect(ack == (0, #"{"type":"ack","arguments":[1,"two"]}"# + "\n", ""))
+        let moving = transformer == "engine.io" ? ["--transport", "upgrade"] : options
+        let tool = try Tool(["primus", "listen", url, "--count", "1"] + moving)
+        _ = await tool.nextLine()
+        let kind = transformer == "engine.io" ? "polling" : "streaming"
+        #expect(await tool.nextLine().contains(#""transport":"\#(kind)""#))
+        if transformer == "engine.io" { #expect(await tool.nextLine() == #"{"type":"transport","transport":"webSockets"}"#) }
+        #expect(try await self.control("broadcast", url, #"{"n":1}"#).head.status < 300)
+        #expect(await tool.nextLine() == #"{"type":"data","data":{"n":1}}"#)
+        #expect(await tool.end().status == 0)
+        peer.stop()
+    }
+
     @Test(arguments: ["primus", "primus6"])
     func `a token is accepted in the header and in the query, and its absence is a failure`(server: String) async throws {
         let (peer, url) = try await self.server(Dialect(server: server), ["--token", "opensesame"])
