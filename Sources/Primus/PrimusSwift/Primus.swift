@@ -330,7 +330,8 @@ open class Primus: NSObject, @unchecked Sendable {
     public func write(_ data: Any) -> Bool {
         if self.state.withLock({ $0.isDestroyed }) { return false }
         do throws(PrimusError) {
-            return self.client.enqueue(try FoundationValue.value(data))
+            let value = try FoundationValue.value(data)
+            return try self.passOn { $0.enqueue(value) }
         } catch {
             self.post("error", [.error(error)])
             return false
@@ -351,11 +352,20 @@ open class Primus: NSObject, @unchecked Sendable {
         do throws(PrimusError) {
             var values: [PrimusValue] = []
             for argument in arguments { values.append(try FoundationValue.value(argument)) }
-            return try self.client.enqueueEvent(event, values)
+            return try self.passOn { connection throws(PrimusError) in try connection.enqueueEvent(event, values) }
         } catch {
             self.post("error", [.error(error)])
             return false
         }
+    }
+
+    /// Gives a message to the engine.
+    private func passOn(_ write: (PrimusConnection) throws(PrimusError) -> Bool) throws(PrimusError) -> Bool {
+        let connection = self.client
+        let isTaken = try write(connection)
+        // Another thread may have replaced the engine meanwhile.
+        if let current = self.connection, current !== connection { connection.moveMessages(to: current) }
+        return isTaken
     }
 
     /// Adds a transform of messages, which may change or discard them.
@@ -416,6 +426,8 @@ open class Primus: NSObject, @unchecked Sendable {
         let new = self.makeEngine()
         engine.connection.moveMessages(to: new.connection)
         self.state.withLock { $0.engine = new }
+        // Those that another thread has written in between.
+        engine.connection.moveMessages(to: new.connection)
         engine.connection.end()
     }
 

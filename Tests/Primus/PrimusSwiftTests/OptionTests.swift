@@ -391,6 +391,33 @@ import FoundationNetworking
         withExtendedLifetime(observation) {}
     }
 
+    @Test func `messages that are written while another thread replaces the client aren't lost`() async throws {
+        let test = try await PrimusFixture()
+        let received = EventRecorder<Int>()
+        let observation = test.memory.server.onMessage { message in
+            if let number = (try? message.value)?.int { received.record(Int(number)) }
+        }
+        let (primus, count) = (test.primus, 5_000)
+        let writing = Task.detached {
+            for number in 0..<count {
+                // The queue has room for 1,024.
+                while primus.client.queuedCount > 1_000 { await Task.yield() }
+                #expect(primus.write(number))
+            }
+        }
+        for _ in 0..<50 {
+            test.options.plugins = ["emitter": PrimusEmitterPlugin.self]
+            primus.open()
+            try await eventually { primus.readyState == .open }
+            primus.end()
+        }
+        primus.open()
+        await writing.value
+        try await eventually { received.all.count >= count }
+        #expect(received.all.sorted() == Array(0..<count))
+        withExtendedLifetime(observation) {}
+    }
+
     @Test func `a log that is set later receives the messages from the next opening on`() async throws {
         let test = try await PrimusFixture()
         _ = test.primus.client

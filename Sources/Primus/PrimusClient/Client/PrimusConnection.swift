@@ -174,14 +174,17 @@ public final class PrimusConnection: Sendable {
         return count
     }
 
-    /// Moves the messages that wait for a connection or for a transform to a client that has none yet. This client is closed.
+    /// Moves the messages that wait for a connection or for a transform to another client, behind those that it has. This client is closed.
     ///
     /// The other client's transforms begin again with a message for which a transform is running.
     package func moveMessages(to other: PrimusConnection) {
         var (queue, values) = (PrimusWriteQueue(), [PrimusValue]())
         self.driver.step { session, now, effects in (queue, values) = session.takeMessages(now: now, &effects) }
+        if queue.isEmpty, values.isEmpty { return }
         other.driver.step { session, now, effects in
-            swap(&queue, &session.queue)
+            while let entry = queue.popFirst() {
+                if let error = session.write(entry.content, .queue, now: now, &effects) { session.report(error, &effects) }
+            }
             for value in values {
                 if let error = session.transform(value, .queue, nil, now: now, &effects) { session.report(error, &effects) }
             }
