@@ -43,7 +43,7 @@ struct PrimusNginxTests {
 
     @Test(arguments: [
         ProxiedKind(transformer: .engineIO, transport: .polling),
-        ProxiedKind(transformer: .engineIO, ways: [.polling, .webSocket], transport: .polling),
+        ProxiedKind(transformer: .engineIO, connections: [.polling, .webSocket], transport: .polling),
         ProxiedKind(transformer: .sockjs, transport: .streaming),
     ])
     func `where nginx doesn't pass on upgrades, clients use requests over HTTP`(kind: ProxiedKind) async throws {
@@ -90,7 +90,7 @@ struct PrimusNginxTests {
     }
 
     @Test func `without a cookie, the other server doesn't know the session, which the error says`() async throws {
-        let kind = ProxiedKind(transformer: .engineIO, ways: [.polling], transport: .polling)
+        let kind = ProxiedKind(transformer: .engineIO, connections: [.polling], transport: .polling)
         try await Self.withTwo(kind, stickyCookie: nil) { _, makeClient in
             let client = try makeClient()
             let errors = client.errors

@@ -10,20 +10,20 @@ import Testing
 /// A kind of connection that tests with proxies use.
 struct ProxiedKind: Sendable, CustomTestStringConvertible {
     let transformer: PrimusTransformerKind
-    /// The ways to the server; `nil` for those that a client chooses itself.
-    var ways: [PrimusWay]?
+    /// The kinds of connections; `nil` for those that a client chooses itself.
+    var connections: [PrimusConnectionKind]?
     /// The kind of the connection, at the end of its moves.
     let transport: PrimusTransport
-    var testDescription: String { "\(self.transformer), \(self.ways.map { "\($0)" } ?? "its own choice")" }
+    var testDescription: String { "\(self.transformer), \(self.connections.map { "\($0)" } ?? "its own choice")" }
 
     static let all = [
         ProxiedKind(transformer: .websockets, transport: .webSockets),
-        ProxiedKind(transformer: .engineIO, ways: [.webSocket], transport: .webSockets),
-        ProxiedKind(transformer: .engineIO, ways: [.polling], transport: .polling),
-        ProxiedKind(transformer: .engineIO, ways: [.polling, .webSocket], transport: .webSockets),
-        ProxiedKind(transformer: .sockjs, ways: [.webSocket], transport: .webSockets),
-        ProxiedKind(transformer: .sockjs, ways: [.streaming], transport: .streaming),
-        ProxiedKind(transformer: .sockjs, ways: [.polling], transport: .polling),
+        ProxiedKind(transformer: .engineIO, connections: [.webSocket], transport: .webSockets),
+        ProxiedKind(transformer: .engineIO, connections: [.polling], transport: .polling),
+        ProxiedKind(transformer: .engineIO, connections: [.polling, .webSocket], transport: .webSockets),
+        ProxiedKind(transformer: .sockjs, connections: [.webSocket], transport: .webSockets),
+        ProxiedKind(transformer: .sockjs, connections: [.streaming], transport: .streaming),
+        ProxiedKind(transformer: .sockjs, connections: [.polling], transport: .polling),
     ]
 
     /// A server that sends each message back.
@@ -44,8 +44,8 @@ struct ProxiedKind: Sendable, CustomTestStringConvertible {
         configuration.detectionTimeout = .seconds(600)
         configuration.silenceLimit = .seconds(600)
         configuration.retry = .delays([.milliseconds(20)])
-        configuration.ways = self.ways
-        configuration.allowedTransports = self.ways == [.polling] && self.transformer == .engineIO ? .polling : .all
+        configuration.connectionKinds = self.connections
+        configuration.allowedTransports = self.connections == [.polling] && self.transformer == .engineIO ? .polling : .all
         return PrimusConnection(configuration)
     }
 }

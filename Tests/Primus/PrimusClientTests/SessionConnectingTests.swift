@@ -4,7 +4,7 @@ import RealtimeCore
 import TestSupport
 import Testing
 
-/// The steps before a connection: detection, credentials, and other ways.
+/// The steps before a connection: detection, credentials, and other kinds of connections.
 @Suite struct SessionConnectingTests {
     private static let spec = #"{"pingInterval":30000,"pathname":"/primus","version":"8.0.9","parser":"json","transformer":"websockets"}"#
 

@@ -14,11 +14,11 @@ struct ClientPeerTests {
         var transformer = "websockets"
         var parser = "json"
         var options: [String] = []
-        /// The ways to the server; `nil` for a WebSocket.
-        var ways: [PrimusWay]?
+        /// The kinds of connections; `nil` for a WebSocket.
+        var connections: [PrimusConnectionKind]?
         var testDescription: String {
-            let ways = self.ways.map { ", " + $0.map(\.description).joined(separator: " then ") } ?? ""
-            return "\(self.server), \(self.transformer), \(self.parser)\(ways) \(self.options.joined(separator: " "))"
+            let connections = self.connections.map { ", " + $0.map(\.description).joined(separator: " then ") } ?? ""
+            return "\(self.server), \(self.transformer), \(self.parser)\(connections) \(self.options.joined(separator: " "))"
         }
         var carriesBytes: Bool { self.parser != "json" }
     }
@@ -36,16 +36,19 @@ struct ClientPeerTests {
     /// The kinds of connections over HTTP, and the move to a WebSocket.
     static let polled: [Dialect] =
         ["primus", "primus6"].flatMap { server in
-            [[PrimusWay.polling], [.polling, .webSocket]].flatMap { ways in
+            [[PrimusConnectionKind.polling], [.polling, .webSocket]].flatMap { connections in
                 [
-                    Dialect(server: server, transformer: "engine.io", ways: ways),
-                    Dialect(server: server, transformer: "engine.io", parser: "binary", ways: ways),
+                    Dialect(server: server, transformer: "engine.io", connections: connections),
+                    Dialect(server: server, transformer: "engine.io", parser: "binary", connections: connections),
                 ]
-            } + [PrimusWay.framedWebSocket, .streaming, .polling].map { Dialect(server: server, transformer: "sockjs", ways: [$0]) }
+            }
+                + [PrimusConnectionKind.framedWebSocket, .streaming, .polling].map {
+                    Dialect(server: server, transformer: "sockjs", connections: [$0])
+                }
         } + [
-            Dialect(transformer: "engine.io", parser: "msgpack", ways: [.polling]),
-            Dialect(transformer: "engine.io", parser: "ejson", ways: [.polling, .webSocket]),
-            Dialect(transformer: "sockjs", parser: "ejson", ways: [.streaming]),
+            Dialect(transformer: "engine.io", parser: "msgpack", connections: [.polling]),
+            Dialect(transformer: "engine.io", parser: "ejson", connections: [.polling, .webSocket]),
+            Dialect(transformer: "sockjs", parser: "ejson", connections: [.streaming]),
         ]
 
     /// One of each transformer and version.
@@ -63,10 +66,10 @@ struct ClientPeerTests {
         configuration.connectTimeout = .seconds(300)
         configuration.reconnectTimeout = .seconds(300)
         configuration.detectionTimeout = .seconds(300)
-        if let ways = dialect.ways {
-            configuration.ways = ways
+        if let connections = dialect.connections {
+            configuration.connectionKinds = connections
             configuration.startsWithPolling = true
-            configuration.allowedTransports = ways.contains { $0.transport == .webSockets } ? .all : .polling
+            configuration.allowedTransports = connections.contains { $0.transport == .webSockets } ? .all : .polling
         }
         try configure(&configuration)
         let primus = PrimusConnection(configuration)

@@ -58,7 +58,7 @@ import Testing
                 ($0.detection, $0.transformer) = (.off, transformer)
                 $0.strategies = [.disconnect]
                 // Framed sessions of SockJS begin with another request.
-                if isFramed { $0.ways = [.framedWebSocket] }
+                if isFramed { $0.connectionKinds = [.framedWebSocket] }
             }
             client.open()
             let error = await #expect(throws: PrimusError.self) { try await client.opened(within: .seconds(600)) }

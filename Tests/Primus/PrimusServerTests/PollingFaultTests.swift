@@ -9,12 +9,13 @@ import Testing
 @Suite(.timeLimit(.minutes(10))) struct PollingFaultTests {
     struct Kind: Sendable, CustomTestStringConvertible {
         let transformer: PrimusTransformerKind
-        let way: PrimusWay
-        var testDescription: String { "\(self.transformer), \(self.way)" }
+        let connection: PrimusConnectionKind
+        var testDescription: String { "\(self.transformer), \(self.connection)" }
     }
 
-    static let kinds = [
-        Kind(transformer: .engineIO, way: .polling), Kind(transformer: .sockjs, way: .streaming), Kind(transformer: .sockjs, way: .polling),
+    static let connections = [
+        Kind(transformer: .engineIO, connection: .polling), Kind(transformer: .sockjs, connection: .streaming),
+        Kind(transformer: .sockjs, connection: .polling),
     ]
 
     /// A server, and a client that is connected over HTTP.
@@ -28,7 +29,7 @@ import Testing
             configuration.transformer = kind.transformer
             self.primus = try await InMemoryPrimus(configuration: configuration)
             self.client = self.primus.client {
-                ($0.ways, $0.allowedTransports, $0.retry) = ([kind.way], .polling, retry)
+                ($0.connectionKinds, $0.allowedTransports, $0.retry) = ([kind.connection], .polling, retry)
                 // Without the specification, nothing of an attempt is a task.
                 ($0.detection, $0.transformer, $0.parser) = (.off, kind.transformer, .json)
             }
@@ -52,7 +53,7 @@ import Testing
         }
     }
 
-    @Test(arguments: Self.kinds)
+    @Test(arguments: Self.connections)
     func `polls that fail are repeated after the delays of the policy, and not before`(kind: Kind) async throws {
         let fixture = try await Fixture(kind, retry: .delays(Array(repeating: .seconds(10), count: 10)))
         let (primus, client) = (fixture.primus, fixture.client)
@@ -60,7 +61,7 @@ import Testing
         let updates = client.updates(buffer: .dropOldest(1000)).makeAsyncIterator()
         primus.server.faults.failedPolls = 4
         // A stream ends with its connection.
-        if kind.way == .streaming { primus.server.drop(fixture.spark) } else { try fixture.exchangeMessages() }
+        if kind.connection == .streaming { primus.server.drop(fixture.spark) } else { try fixture.exchangeMessages() }
         var errors: [PrimusError] = []
         for _ in 0..<3 {
             while let update = await updates.next() {
@@ -88,7 +89,7 @@ import Testing
         client.end()
     }
 
-    @Test(arguments: Self.kinds)
+    @Test(arguments: Self.connections)
     func `a session that the server has forgotten is a loss, and the client connects again`(kind: Kind) async throws {
         let fixture = try await Fixture(kind)
         let states = fixture.client.states.makeAsyncIterator()
@@ -118,7 +119,7 @@ import Testing
         test.server.forgetSession("another")
     }
 
-    @Test(arguments: Self.kinds)
+    @Test(arguments: Self.connections)
     func `a client that is dropped gets no answer, and connects again`(kind: Kind) async throws {
         let fixture = try await Fixture(kind)
         let states = fixture.client.states.makeAsyncIterator()
@@ -132,7 +133,7 @@ import Testing
         fixture.client.end()
     }
 
-    @Test(arguments: Self.kinds)
+    @Test(arguments: Self.connections)
     func `a delay applies to messages over HTTP, which keep their order`(kind: Kind) async throws {
         let fixture = try await Fixture(kind)
         let (primus, client) = (fixture.primus, fixture.client)

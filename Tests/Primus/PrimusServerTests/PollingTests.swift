@@ -8,14 +8,18 @@ import Testing
 @Suite(.timeLimit(.minutes(10))) struct PollingTests {
     struct Pair: Sendable, CustomTestStringConvertible {
         var transformer: PrimusTransformerKind
-        var ways: [PrimusWay]
+        var connections: [PrimusConnectionKind]
         var version = PrimusServerConfiguration.Version.v8
-        var testDescription: String { "\(self.transformer), \(self.version), \(self.ways.map(\.description).joined(separator: " then "))" }
+        var testDescription: String {
+            "\(self.transformer), \(self.version), \(self.connections.map(\.description).joined(separator: " then "))"
+        }
     }
 
     static let pairs: [Pair] = [PrimusServerConfiguration.Version.v8, .v6].flatMap { version in
-        [[PrimusWay.polling], [.polling, .webSocket]].map { Pair(transformer: .engineIO, ways: $0, version: version) }
-            + [PrimusWay.framedWebSocket, .streaming, .polling].map { Pair(transformer: .sockjs, ways: [$0], version: version) }
+        [[PrimusConnectionKind.polling], [.polling, .webSocket]].map { Pair(transformer: .engineIO, connections: $0, version: version) }
+            + [PrimusConnectionKind.framedWebSocket, .streaming, .polling].map {
+                Pair(transformer: .sockjs, connections: [$0], version: version)
+            }
     }
 
     private func start(_ pair: Pair, _ configure: (inout PrimusServerConfiguration) -> Void = { _ in }) async throws -> InMemoryPrimus {
@@ -29,8 +33,8 @@ import Testing
         _ primus: InMemoryPrimus, _ pair: Pair, _ configure: (inout PrimusConfiguration) -> Void = { _ in }
     ) -> PrimusConnection {
         primus.client {
-            $0.ways = pair.ways
-            $0.allowedTransports = pair.ways.contains { $0.transport == .webSockets } ? .all : .polling
+            $0.connectionKinds = pair.connections
+            $0.allowedTransports = pair.connections.contains { $0.transport == .webSockets } ? .all : .polling
             configure(&$0)
         }
     }
@@ -48,7 +52,7 @@ import Testing
             let value = try await messages.next()?.value
             guard value == .int(Int64(number)) else { return #expect(value == .int(Int64(number))) }
         }
-        if pair.ways.count == 2 { #expect(client.transport == .webSockets) } else { #expect(client.transport == pair.ways[0].transport) }
+        #expect(client.transport == (pair.connections.count == 2 ? .webSockets : pair.connections[0].transport))
         #expect(try await client.id(within: .seconds(600)) == primus.server.sparks.first?.id)
         client.end()
         try await eventually {
@@ -97,8 +101,8 @@ import Testing
 
     // MARK: Upgrades that fail
 
-    private static let upgrading = Pair(transformer: .engineIO, ways: [.polling, .webSocket])
-    private static let polling = Pair(transformer: .engineIO, ways: [.polling])
+    private static let upgrading = Pair(transformer: .engineIO, connections: [.polling, .webSocket])
+    private static let polling = Pair(transformer: .engineIO, connections: [.polling])
 
     @Test(arguments: [true, false])
     func `a session whose WebSocket is refused, or whose probe isn't answered, stays with polling`(isRefused: Bool) async throws {

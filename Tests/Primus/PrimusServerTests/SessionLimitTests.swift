@@ -44,7 +44,7 @@ import Testing
         var configuration = PrimusServerConfiguration()
         (configuration.transformer, configuration.unreadSessionLimit) = (.engineIO, 0)
         let primus = try await InMemoryPrimus(configuration: configuration)
-        let client = primus.client { ($0.ways, $0.allowedTransports, $0.strategies) = ([.polling], .polling, []) }
+        let client = primus.client { ($0.connectionKinds, $0.allowedTransports, $0.strategies) = ([.polling], .polling, []) }
         let error = await #expect(throws: PrimusError.self) { try await client.run() }
         #expect(error?.status == 503 && error?.serverMessage?.hasPrefix("The server has as many sessions") == true)
     }

@@ -34,7 +34,7 @@ import Testing
             var configuration = PrimusConfiguration(
                 Endpoint(scheme: "http", host: address.host, port: address.port), transports: .standard)
             (configuration.log, configuration.retry) = (.none, .none)
-            configuration.ways = kind.ways
+            configuration.connectionKinds = kind.connections
             let client = PrimusConnection(configuration)
             client.open()
             try await client.opened(within: .seconds(300))

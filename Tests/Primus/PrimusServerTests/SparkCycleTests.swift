@@ -34,7 +34,7 @@ private func cycle(_ count: Int, _ name: String) async throws {
     func makeClient() -> PrimusConnection {
         var configuration = PrimusConfiguration(Endpoint(scheme: "http", host: address.host, port: address.port), transports: .standard)
         (configuration.log, configuration.plugins) = (.none, [.emitter, .multiplex])
-        configuration.ways = kind.ways
+        configuration.connectionKinds = kind.connections
         return PrimusConnection(configuration)
     }
 

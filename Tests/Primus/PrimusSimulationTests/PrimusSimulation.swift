@@ -66,7 +66,7 @@ final class PrimusSimulation: @unchecked Sendable {
         rules.abandonsOnlyAfterFaults = false
         self.reconnectsNow = simulation.chance(30)
         options.allowedTransports = .webSockets
-        if server.transformer == .sockjs, simulation.chance(50) { options.ways = [.framedWebSocket] }
+        if server.transformer == .sockjs, simulation.chance(50) { options.connectionKinds = [.framedWebSocket] }
         let session = PrimusSession(options, seed: simulation.seed)
         self.client = SimulatedClient(
             session, on: network, rules: rules, webSocket: { $0.webSocket! },

@@ -13,7 +13,7 @@ extension PrimusSession {
 
     /// The URL of the first request.
     private var requestedEndpoint: Endpoint {
-        switch self.attempt.way {
+        switch self.attempt.connectionKind {
         case .webSocket: self.webSocketEndpoint
         case .framedWebSocket: self.sockJSSession(.websocket)
         case .streaming: self.sockJSSession(.xhrStreaming)
@@ -25,7 +25,7 @@ extension PrimusSession {
     private var requestedConnection: PrimusRequest.Connection {
         let endpoint = self.requestedEndpoint
         let headers = self.headers(for: endpoint)
-        switch self.attempt.way {
+        switch self.attempt.connectionKind {
         case .webSocket, .framedWebSocket: return .webSocket(self.webSocketRequest(endpoint))
         case .polling where self.attempt.dialect.transformer != .sockjs:
             return .http(
@@ -200,38 +200,40 @@ extension PrimusSession {
 
     // MARK: Connecting
 
-    /// The ways to the server that the settings allow, in the order in which an attempt uses them: first the one that has worked before.
-    private var ways: [PrimusWay] {
-        if let ways = self.options.ways { return ways }
-        var ways: [PrimusWay]
+    /// The kinds of connections that the settings allow, in the order in which an attempt uses them: first the one that has worked before.
+    private var connectionKinds: [PrimusConnectionKind] {
+        if let kinds = self.options.connectionKinds { return kinds }
+        var kinds: [PrimusConnectionKind]
         switch self.attempt.dialect.transformer {
-        case .engineIO: ways = self.options.startsWithPolling ? [.polling, .webSocket] : [.webSocket, .polling]
-        case .sockjs: ways = [.webSocket, .framedWebSocket, .streaming, .polling]
-        default: ways = [.webSocket]
+        case .engineIO: kinds = self.options.startsWithPolling ? [.polling, .webSocket] : [.webSocket, .polling]
+        case .sockjs: kinds = [.webSocket, .framedWebSocket, .streaming, .polling]
+        default: kinds = [.webSocket]
         }
-        if let known = self.knowledge.way, let index = ways.firstIndex(of: known) { ways.insert(ways.remove(at: index), at: 0) }
-        return ways.filter { self.options.allowedTransports.contains($0.transport == .webSockets ? .webSockets : .polling) }
+        if let known = self.knowledge.connectionKind, let index = kinds.firstIndex(of: known) {
+            kinds.insert(kinds.remove(at: index), at: 0)
+        }
+        return kinds.filter { self.options.allowedTransports.contains($0.transport == .webSockets ? .webSockets : .polling) }
     }
 
-    /// The way that this attempt uses next; `nil` if it has used all of them.
-    private var nextWay: PrimusWay? {
-        self.ways.first { way in
+    /// The kind of connection that this attempt uses next; `nil` if it has used all of them.
+    private var nextConnectionKind: PrimusConnectionKind? {
+        self.connectionKinds.first { kind in
             // What the server says of itself.
-            if way == .framedWebSocket, self.attempt.sockJSInfo?.webSocket == false { return false }
-            return !self.attempt.failures.contains(way)
+            if kind == .framedWebSocket, self.attempt.sockJSInfo?.webSocket == false { return false }
+            return !self.attempt.failures.contains(kind)
         }
     }
 
     private mutating func connect(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         self.attempt.handshake = nil
-        guard let way = self.nextWay else {
+        guard let kind = self.nextConnectionKind else {
             let message = "The server of SockJS doesn't accept WebSockets. Allow them on the server, or allow polling."
             return self.fail(id, PrimusError(.unsupported, message), now: now, &effects)
         }
-        self.attempt.way = way
+        self.attempt.connectionKind = kind
         switch self.attempt.dialect.transformer {
         case .engineIO: self.attempt.framing = .engineIO(self.engineIOVersion, .client)
-        case .sockjs where way != .webSocket:
+        case .sockjs where kind != .webSocket:
             self.attempt.framing = .sockJS(.client)
             if self.attempt.sockJSInfo == nil {
                 self.attempt.infoRequestedAt = now
@@ -241,24 +243,25 @@ extension PrimusSession {
             }
         default: self.attempt.framing = .plain
         }
-        self.openWay(id, now: now, &effects)
+        self.openConnection(id, now: now, &effects)
     }
 
-    private mutating func openWay(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+    private mutating func openConnection(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         if case .sockJS = self.attempt.framing {
             self.attempt.sockJSServer = Int.random(in: 0..<1000, using: &self.generator)
             self.attempt.sockJSSession = PrimusAddress.sockJSSessionID(using: &self.generator)
         }
         let request = self.request
-        self.attempt.opening = .way(deadline: self.wayTimeout.map { now.advanced(by: $0) })
+        self.attempt.opening = .connecting(deadline: self.kindTimeout.map { now.advanced(by: $0) })
         effects.commands.append(.open(id, request))
     }
 
-    /// The time limit of the way that is being opened; `nil` for the last one, which has that of the attempt.
+    /// The time limit of the connection that is being opened; `nil` for the last one, which has that of the attempt.
     ///
     /// Source: `countRTO` in `main.js` of sockjs-client.
-    private var wayTimeout: Duration? {
-        guard self.ways.contains(where: { $0 != self.attempt.way && !self.attempt.failures.contains($0) }) else { return nil }
+    private var kindTimeout: Duration? {
+        let others = self.connectionKinds.filter { $0 != self.attempt.connectionKind && !self.attempt.failures.contains($0) }
+        if others.isEmpty { return nil }
         let limit = self.connection.policy.openTimeout / 2
         guard let roundTrip = self.attempt.roundTrip else { return limit }
         let timeout = roundTrip > .milliseconds(100) ? roundTrip * 4 : .milliseconds(300) + roundTrip
@@ -327,22 +330,22 @@ extension PrimusSession {
         return .transport(TransportError(.requestRejected, message, response: response))
     }
 
-    // MARK: Other ways
+    // MARK: Other kinds of connections
 
-    /// Decides to continue an attempt with another version or another way to the server.
+    /// Decides to continue an attempt with another version or another kind of connection.
     mutating func fallsBack(because ending: Ending) -> Bool {
-        guard case .way = self.attempt.opening, self.connection.connected == nil, self.options.customTransformer == nil,
+        guard case .connecting = self.attempt.opening, self.connection.connected == nil, self.options.customTransformer == nil,
             ending.failure.code != .unauthorized, ending.kind == .refused || ending.kind == .timedOut
         else { return false }
         if self.refusesVersion(ending), !self.attempt.hasChangedVersion {
             self.knowledge.engineIO = self.engineIOVersion == .v4 ? .v3 : .v4
             self.attempt.hasChangedVersion = true
         } else {
-            // Each way has the same version.
+            // Each kind of connection has the same version.
             if ending.failure.serverCode == .engineIOUnsupportedVersion { return false }
-            guard ending.kind == .timedOut || self.isFailureOfWay(ending) else { return false }
-            self.attempt.failures.add(self.attempt.way, ending.failure.message)
-            if self.nextWay == nil { return false }
+            guard ending.kind == .timedOut || self.isFailureOfKind(ending) else { return false }
+            self.attempt.failures.add(self.attempt.connectionKind, ending.failure.message)
+            if self.nextConnectionKind == nil { return false }
             if self.attempt.hasChangedVersion {
                 // The version wasn't what the server refused.
                 self.knowledge.engineIO = self.engineIOVersion == .v4 ? .v3 : .v4
@@ -353,12 +356,12 @@ extension PrimusSession {
         return true
     }
 
-    /// Whether another way to the server may work.
-    private func isFailureOfWay(_ ending: Ending) -> Bool {
+    /// Whether another kind of connection may work.
+    private func isFailureOfKind(_ ending: Ending) -> Bool {
         guard let error = ending.reason.transportError else { return true }
         switch error.code {
         case .upgradeRejected, .requestRejected, .protocolViolation, .proxyRejected, .closed, .reset, .timedOut, .tooLarge:
-            // The application on the server refuses the client, whichever way it comes.
+            // The application on the server refuses the client, however it connects.
             return error.response.flatMap { PrimusError.refusal(in: $0) } == nil
         default: return false
         }
@@ -372,11 +375,11 @@ extension PrimusSession {
         (self.knowledge.spec, self.knowledge.hasNoSpec) = (nil, false)
     }
 
-    /// When the way that is being opened is given up for another one.
-    var wayDeadline: Instant? { if case .way(let deadline) = self.attempt.opening { deadline } else { nil } }
+    /// When the connection that is being opened is given up for one of another kind.
+    var kindDeadline: Instant? { if case .connecting(let deadline) = self.attempt.opening { deadline } else { nil } }
 
-    mutating func wayTimedOut(now: Instant, _ effects: inout Effects<Self>) {
-        self.attempt.opening = .way(deadline: nil)
+    mutating func kindTimedOut(now: Instant, _ effects: inout Effects<Self>) {
+        self.attempt.opening = .connecting(deadline: nil)
         guard let id = self.connection.current, self.connection.connected == nil else { return }
         effects.commands.append(.abandon(id))
         self.closed(id, .openTimeout, now: now, &effects)

@@ -30,7 +30,7 @@ extension PrimusSession {
     package var transport: PrimusTransport? {
         guard self.connection.connected != nil, self.drainDeadline == nil else { return nil }
         if case .moving = self.upgrade { return .polling }
-        return self.attempt.way.transport
+        return self.attempt.connectionKind.transport
     }
 
     /// Whether packets wait for the end of the move.
@@ -38,7 +38,8 @@ extension PrimusSession {
 
     /// Opens a WebSocket for a session over polling, if the server and the settings allow it and none has failed in this attempt.
     mutating func beginUpgrade(now: Instant, _ effects: inout Effects<Self>) {
-        guard self.attempt.way == .polling, case .engineIO(let version, _) = self.attempt.framing, let handshake = self.attempt.handshake,
+        guard self.attempt.connectionKind == .polling, case .engineIO(let version, _) = self.attempt.framing,
+            let handshake = self.attempt.handshake,
             handshake.upgrades.contains(EngineIOTransport.websocket.rawValue), self.options.allowedTransports.contains(.webSockets),
             !self.attempt.failures.contains(.webSocket), let candidate = self.move.begin(&self.connection)
         else { return }
@@ -97,7 +98,7 @@ extension PrimusSession {
         _ held: [WebSocketMessage], on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
     ) {
         guard case .engineIO(let version, _) = self.attempt.framing else { return }
-        (self.upgrade, self.attempt.way, self.knowledge.way) = (.none, .webSocket, nil)
+        (self.upgrade, self.attempt.connectionKind, self.knowledge.connectionKind) = (.none, .webSocket, nil)
         self.connection.reading(id, paused: false, now: now)
         self.send(EngineIOPacket(.upgrade).webSocketMessage(version), on: id, now: now, &effects)
         for message in held { self.send(message, on: id, now: now, &effects) }

@@ -58,12 +58,12 @@ package struct PrimusSession: ReconnectingSession {
         var sockJSBase: Endpoint?
         var opening = Opening.preparing
         /// How packets travel.
-        var way = PrimusWay.webSocket
-        /// The ways that failed in this attempt.
-        var failures = FailedTransports<PrimusWay>()
+        var connectionKind = PrimusConnectionKind.webSocket
+        /// The kinds of connections that failed in this attempt.
+        var failures = FailedTransports<PrimusConnectionKind>()
         /// Whether the other version of engine.io was tried in this attempt.
         var hasChangedVersion = false
-        /// Whether the attempt goes on after the failure of a way or a version.
+        /// Whether the attempt goes on after the failure of a kind of connection or a version.
         var isContinued = false
         /// The information of a server of SockJS about itself, and the time that its answer took.
         var sockJSInfo: SockJSInfo?
@@ -85,8 +85,8 @@ package struct PrimusSession: ReconnectingSession {
     enum Opening: Hashable, Sendable {
         /// The credentials, the specification, and what a server of SockJS says of itself.
         case preparing
-        /// A way to the server is being opened, until the time when another one is tried.
-        case way(deadline: Instant?)
+        /// A connection is being opened, until the time when another kind is tried.
+        case connecting(deadline: Instant?)
         case done
     }
 
@@ -102,8 +102,8 @@ package struct PrimusSession: ReconnectingSession {
         var spec: PrimusSpec?
         /// Whether the server has no specification.
         var hasNoSpec = false
-        /// The way that has worked before.
-        var way: PrimusWay?
+        /// The kind of connection that has worked before.
+        var connectionKind: PrimusConnectionKind?
         var engineIO: EngineIOVersion?
     }
 
@@ -233,7 +233,8 @@ package struct PrimusSession: ReconnectingSession {
 
     package var nextDeadline: Instant? {
         .earliest(
-            .earliest(.earliest(self.connection.nextDeadline, self.serverCloseDeadline), .earliest(self.wayDeadline, self.upgradeDeadline)),
+            .earliest(
+                .earliest(self.connection.nextDeadline, self.serverCloseDeadline), .earliest(self.kindDeadline, self.upgradeDeadline)),
             .earliest(self.attempt.detectionDeadline, self.drainDeadline))
     }
 
@@ -270,7 +271,7 @@ package struct PrimusSession: ReconnectingSession {
         guard case .closed = self.state else { return }
         if let error = self.configurationError { return self.fail(error, &effects) }
         // What an earlier connection has shown doesn't hold for this one.
-        (self.knowledge.way, self.expired) = (nil, nil)
+        (self.knowledge.connectionKind, self.expired) = (nil, nil)
         self.start(now: now, &effects)
     }
 
@@ -324,8 +325,8 @@ package struct PrimusSession: ReconnectingSession {
     package mutating func networkChanged(now: Instant, _ effects: inout Effects<Self>) {
         // A client that the user has ended stays closed.
         if case .closed = self.state { return }
-        // On another network, another way may work.
-        self.knowledge.way = nil
+        // On another network, another kind of connection may work.
+        self.knowledge.connectionKind = nil
         guard self.latestOptions.options.strategies.contains(.online) else { return }
         self.setOnline(&effects)
         self.checkConnection(now: now, &effects)
@@ -377,7 +378,7 @@ package struct PrimusSession: ReconnectingSession {
         guard self.connection.ready(id, self.heartbeat, now: now) == .announceConnected else { return }
         let isReconnect = self.hasConnected
         self.attempt.opening = .done
-        if !self.attempt.failures.isEmpty { self.knowledge.way = self.attempt.way }
+        if !self.attempt.failures.isEmpty { self.knowledge.connectionKind = self.attempt.connectionKind }
         (self.phase, self.lossError, self.hasReceivedServerPing) = (.connected, nil, false)
         (self.serverCloseDeadline, self.pingSentAt, self.sparkIDRequestedAt) = (nil, nil, nil)
         self.sparkID = self.attempt.handshake?.sid
@@ -385,7 +386,7 @@ package struct PrimusSession: ReconnectingSession {
         self.retries.connected(now: now)
         self.connection.sharedPolicy = Self.policy(self.latestOptions.options, isReconnect: true)
         let dialect = self.attempt.dialect
-        effects.log(.info, "connection \(id): open with \(dialect.transformer) over \(self.attempt.way), and \(dialect.parser)")
+        effects.log(.info, "connection \(id): open with \(dialect.transformer) over \(self.attempt.connectionKind), and \(dialect.parser)")
         self.trace(.incomingOpen, &effects)
         if let retry = self.retry.take() {
             self.publish(.dialect(self.attempt.dialect), &effects)
@@ -394,7 +395,7 @@ package struct PrimusSession: ReconnectingSession {
         } else {
             self.publish(.dialect(self.attempt.dialect), &effects)
         }
-        self.publish(.transport(self.attempt.way.transport), &effects)
+        self.publish(.transport(self.attempt.connectionKind.transport), &effects)
         if isReconnect { effects.counters.reconnects += 1 }
         self.setOnline(&effects)
         self.setTraceState(.open, &effects)
@@ -410,7 +411,7 @@ package struct PrimusSession: ReconnectingSession {
     package mutating func timeout(now: Instant, _ effects: inout Effects<Self>) {
         if let deadline = self.connection.nextDeadline, deadline <= now { self.connectionTimeout(now: now, &effects) }
         if let deadline = self.attempt.detectionDeadline, deadline <= now { self.detectionTimedOut(now: now, &effects) }
-        if let deadline = self.wayDeadline, deadline <= now { self.wayTimedOut(now: now, &effects) }
+        if let deadline = self.kindDeadline, deadline <= now { self.kindTimedOut(now: now, &effects) }
         if let deadline = self.upgradeDeadline, deadline <= now { self.upgradeTimedOut(&effects) }
         if let deadline = self.serverCloseDeadline, deadline <= now {
             self.serverCloseDeadline = nil

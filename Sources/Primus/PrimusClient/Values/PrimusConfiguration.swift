@@ -35,8 +35,8 @@ public struct PrimusConfiguration: Sendable {
     /// Whether the client opens a session of engine.io with polling and moves it to a WebSocket then, as the client for JavaScript does. The
     /// default is `false`: the WebSocket comes first, and polling only if it can't be opened.
     public var startsWithPolling = false
-    /// The ways to the server, in place of those that the other settings determine; for tests.
-    package var ways: [PrimusWay]?
+    /// The kinds of connections, in place of those that the other settings determine; for tests.
+    package var connectionKinds: [PrimusConnectionKind]?
     /// Receives what the client's connections over HTTP do, as a `TracingTransport` reports it for WebSockets. A client keeps it for life.
     package var httpConnectionTrace: ConnectionTrace? { didSet { self.kept = Kept() } }
     /// How the client learns what the server speaks. The default is ``PrimusDetection/automatic``.

@@ -12,8 +12,8 @@ struct BehaviorKind: Sendable, CustomTestStringConvertible {
     let name: String
     let transformer: PrimusTransformerKind
     var version = PrimusServerConfiguration.Version.v8
-    /// The ways to the server; `nil` for those that a client chooses itself.
-    var ways: [PrimusWay]?
+    /// The kinds of connections; `nil` for those that a client chooses itself.
+    var connections: [PrimusConnectionKind]?
     /// Changes the configuration of the server, after the transformer and the version.
     var configureServer: @Sendable (inout PrimusServerConfiguration) -> Void = { _ in }
     var testDescription: String { self.name }
@@ -23,19 +23,19 @@ struct BehaviorKind: Sendable, CustomTestStringConvertible {
         BehaviorKind(name: "websockets of Primus 6", transformer: .websockets, version: .v6),
         BehaviorKind(name: "faye", transformer: .faye),
         BehaviorKind(name: "uws", transformer: .uws),
-        BehaviorKind(name: "sockjs, raw", transformer: .sockjs, ways: [.webSocket]),
-        BehaviorKind(name: "sockjs, framed", transformer: .sockjs, ways: [.framedWebSocket]),
-        BehaviorKind(name: "engine.io 4", transformer: .engineIO, ways: [.webSocket]),
-        BehaviorKind(name: "engine.io 3", transformer: .engineIO, version: .v6, ways: [.webSocket]),
+        BehaviorKind(name: "sockjs, raw", transformer: .sockjs, connections: [.webSocket]),
+        BehaviorKind(name: "sockjs, framed", transformer: .sockjs, connections: [.framedWebSocket]),
+        BehaviorKind(name: "engine.io 4", transformer: .engineIO, connections: [.webSocket]),
+        BehaviorKind(name: "engine.io 3", transformer: .engineIO, version: .v6, connections: [.webSocket]),
     ]
 
     /// Connections over HTTP, for the behaviors that don't depend on when the server notices a loss.
     static let overHTTP: [BehaviorKind] = [
-        BehaviorKind(name: "sockjs, streaming", transformer: .sockjs, ways: [.streaming]),
-        BehaviorKind(name: "sockjs, polling", transformer: .sockjs, ways: [.polling]),
-        BehaviorKind(name: "engine.io 4, polling", transformer: .engineIO, ways: [.polling]),
-        BehaviorKind(name: "engine.io 4, upgrade", transformer: .engineIO, ways: [.polling, .webSocket]),
-        BehaviorKind(name: "engine.io 3, polling", transformer: .engineIO, version: .v6, ways: [.polling]),
+        BehaviorKind(name: "sockjs, streaming", transformer: .sockjs, connections: [.streaming]),
+        BehaviorKind(name: "sockjs, polling", transformer: .sockjs, connections: [.polling]),
+        BehaviorKind(name: "engine.io 4, polling", transformer: .engineIO, connections: [.polling]),
+        BehaviorKind(name: "engine.io 4, upgrade", transformer: .engineIO, connections: [.polling, .webSocket]),
+        BehaviorKind(name: "engine.io 3, polling", transformer: .engineIO, version: .v6, connections: [.polling]),
     ]
 }
 
@@ -63,9 +63,9 @@ struct Behavior: Sendable {
     /// The configuration of a client of this kind.
     func configuration() -> PrimusConfiguration {
         var configuration = self.primus.configuration()
-        configuration.ways = self.kind.ways
+        configuration.connectionKinds = self.kind.connections
         // A session that begins with polling doesn't move if WebSockets aren't allowed.
-        if self.kind.ways == [.polling] { configuration.allowedTransports = .polling }
+        if self.kind.connections == [.polling] { configuration.allowedTransports = .polling }
         return configuration
     }
 

@@ -140,7 +140,7 @@ import Testing
         let address = test.primus.address
         var configuration = try PrimusConfiguration(url: "http://usr:pass@\(address.host):\(address.port)/primus")
         (configuration.transports, configuration.log) = (test.configuration().transports, .none)
-        configuration.ways = kind.ways
+        configuration.connectionKinds = kind.connections
         let client = test.client(configuration)
         client.open()
         try await client.opened(within: Behavior.limit)

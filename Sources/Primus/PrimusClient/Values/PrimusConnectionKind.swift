@@ -1,5 +1,5 @@
 /// How packets travel between a client and a server.
-package enum PrimusWay: String, Hashable, Sendable, CustomStringConvertible {
+package enum PrimusConnectionKind: String, Hashable, Sendable, CustomStringConvertible {
     /// A WebSocket; that of SockJS without framing.
     case webSocket = "webSockets"
     /// The WebSocket of SockJS with framing.
