@@ -58,6 +58,16 @@ import Testing
         #expect(session.machine.transport == .polling && session.write("x") == [#"#1 4"x""#])
     }
 
+    @Test(arguments: ["3", "3other", "2probe", "4\"x\"", "abc", "", "0{}", "5"])
+    func `a probe that is answered with anything else leaves the session with polling`(answer: String) {
+        var session = Self.moving()
+        session.opened(Self.webSocket)
+        #expect(session.receive(answer, on: Self.webSocket) == ["abandon #2"])
+        #expect(session.machine.transport == .polling && session.write("x") == [#"#1 4"x""#])
+        // What the WebSocket brings after that has no effect.
+        #expect(session.receive("3probe", on: Self.webSocket).isEmpty && session.receive("4\"y\"", on: Self.webSocket).isEmpty)
+    }
+
     @Test(arguments: [1, 2])
     func `the end of either connection during the move is one loss`(connection: UInt64) {
         var session = Self.moving()

@@ -51,7 +51,11 @@ package struct SockJSPollingRules: HTTPConnectionRules {
         } catch {
             throw TransportError(.protocolViolation, "The answer of \(self.receiving.origin) can't be read: \(error.description)")
         }
-        self.isClosed = self.isClosed || batch.entries[start...].contains { batch.bytes[$0.range].first == UInt8(ascii: "c") }
+        for entry in batch.entries[start...] where batch.bytes[entry.range].first == UInt8(ascii: "c") {
+            // One that isn't valid is ignored, as by the original.
+            let frame = batch.bytes[entry.range].withUnsafeBytes { try? SockJSFrame(parsing: $0) }
+            if case .close? = frame { self.isClosed = true }
+        }
     }
 
     package mutating func bodyEnded(into batch: inout MessageBatch) -> HTTPVerdict {

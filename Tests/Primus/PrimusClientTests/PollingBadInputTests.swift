@@ -1,0 +1,278 @@
+import PrimusClient
+import PrimusWire
+import RealtimeCore
+import RealtimeSystem
+import RealtimeTesting
+import TestSupport
+import Testing
+
+/// A server over HTTP whose answers a test chooses. A request for messages waits when there is no answer left.
+private final class ScriptedPolling: ListenerHandler {
+    private struct State: Sendable {
+        var answers: [String]
+        var waiting: (any HTTPResponder)?
+        var stream: (any HTTPResponder)?
+    }
+
+    private let state: Lock<State>
+    /// Bodies with messages of the client.
+    let posts = EventRecorder<String>()
+    private let spec: String
+    private let isStreaming: Bool
+
+    /// - Parameter version: The version of engine.io; `nil` for SockJS.
+    init(_ answers: [String], version: Int?, isStreaming: Bool = false) {
+        self.state = Lock(State(answers: answers))
+        self.isStreaming = isStreaming
+        let (primus, transformer) = (version == 3 ? "6.1.0" : "8.0.9", version == nil ? "sockjs" : "engine.io")
+        self.spec = #"{"version":"\#(primus)","pathname":"/primus","parser":"json","transformer":"\#(transformer)"}"#
+    }
+
+    /// Answers the request that waits, or the next one; or adds to the stream.
+    func answer(_ answers: String...) {
+        let stream = self.state.withLock { $0.stream }
+        if let stream { return answers.forEach { stream.write(Array($0.utf8)) } }
+        for answer in answers {
+            let waiting = self.state.withLock { state -> (any HTTPResponder)? in
+                guard let waiting = state.waiting.take() else {
+                    state.answers.append(answer)
+                    return nil
+                }
+                return waiting
+            }
+            waiting?.respond(HTTPResponse(status: 200, text: answer))
+        }
+    }
+
+    /// Adds bytes to the stream.
+    func write(_ bytes: [UInt8]) { self.state.withLock { $0.stream }?.write(bytes) }
+
+    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(HTTPResponse(status: 404)) }
+
+    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+        fatalError("The server accepts no WebSocket.")
+    }
+
+    func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
+        if request.path.hasSuffix("/info") { return responder.respond(HTTPResponse(status: 200, text: #"{"websocket":false}"#)) }
+        if request.path.hasSuffix("/spec") { return responder.respond(HTTPResponse(status: 200, text: self.spec)) }
+        if !body.isEmpty {
+            self.posts.record(String(decoding: body, as: UTF8.self))
+            return responder.respond(HTTPResponse(status: 200, text: "ok"))
+        }
+        if self.isStreaming {
+            let answers = self.state.withLock { state in
+                state.stream = responder
+                return state.answers
+            }
+            responder.begin(HTTPResponseHead(status: 200))
+            return answers.forEach { responder.write(Array($0.utf8)) }
+        }
+        let answer = self.state.withLock { state -> String? in
+            if state.answers.isEmpty {
+                state.waiting = responder
+                return nil
+            }
+            return state.answers.removeFirst()
+        }
+        if let answer { responder.respond(HTTPResponse(status: 200, text: answer)) }
+    }
+}
+
+/// Clients over HTTP whose server sends what isn't valid.
+@Suite(.timeLimit(.minutes(10))) struct PollingBadInputTests {
+    /// A client, and a server whose answers a test chooses.
+    private struct Fixture {
+        let clock = ManualClock(standstillLimit: .seconds(60))
+        let network: InMemoryNetwork
+        let server: ScriptedPolling
+        let client: PrimusConnection
+
+        init(_ server: ScriptedPolling, _ way: PrimusWay) async throws {
+            self.network = InMemoryNetwork(clock: self.clock)
+            self.server = server
+            let address = try await self.network.listener().start(server)
+            var configuration = PrimusConfiguration(
+                Endpoint(scheme: "http", host: address.host, port: address.port), transports: self.network.transports())
+            (configuration.log, configuration.strategies, configuration.messageLimit) = (.none, [], 4096)
+            (configuration.ways, configuration.allowedTransports) = ([way], .polling)
+            self.client = PrimusConnection(configuration)
+        }
+
+        /// Opens the client, and returns the error with which it has ended.
+        func end() async throws -> PrimusError {
+            try await eventually { if case .closed(.some) = self.client.state { true } else { false } }
+            guard case .closed(let error?) = self.client.state else { throw PrimusFailure() }
+            return error
+        }
+    }
+
+    private struct PrimusFailure: Error {}
+
+    private static func handshake(_ version: Int) -> String {
+        let packet = #"0{"sid":"abc","upgrades":[],"pingInterval":25000,"pingTimeout":20000}"#
+        return version == 4 ? packet : "\(packet.utf16.count):\(packet)"
+    }
+
+    private func engine(_ version: Int, _ answers: String...) async throws -> Fixture {
+        try await Fixture(ScriptedPolling([Self.handshake(version)] + answers, version: version), .polling)
+    }
+
+    // MARK: engine.io
+
+    @Test(arguments: [
+        (4, ""), (4, "{"), (4, "0"), (4, "0{"), (4, "0[]"), (4, "4\"x\""), (4, "1"), (4, "<html>"), (4, "b%%%"), (4, "\u{1E}\u{1E}"),
+        (3, "0:"),
+        (3, "2:0{"), (3, "9:0{}"), (3, ":"), (3, "-1:0"), (3, "99999999999:0"), (3, "3:4\"😀\""), (3, "1:1"), (3, "x"),
+    ])
+    func `an answer that is no handshake ends the attempt with an error`(version: Int, answer: String) async throws {
+        let fixture = try await Fixture(ScriptedPolling([answer], version: version), .polling)
+        fixture.client.open()
+        // An answer that could be followed by a handshake leaves the client waiting until its time limit.
+        try await eventually {
+            fixture.clock.advance(by: .seconds(1))
+            return if case .closed(.some) = fixture.client.state { true } else { false }
+        }
+        let error = try await fixture.end()
+        #expect([.connectionLost, .timedOut, .handshakeFailed].contains(error.code), "\(error)")
+    }
+
+    @Test(arguments: [
+        "5:4\"x\"", ":4", "x:4", "-1:4", "99999999999:4", "3:4\"😀\"", "5", "5:", "2:412:42x",
+    ])
+    func `a body of version 3 with a wrong length is a loss, after the packets before it`(body: String) async throws {
+        let fixture = try await self.engine(3, "4:4\"a\"")
+        let messages = fixture.client.messages.makeAsyncIterator()
+        fixture.client.open()
+        #expect(try await messages.next()?.value == .string("a"))
+        fixture.server.answer("4:4\"b\"" + body)
+        let error = try await fixture.end()
+        #expect(error.code == .connectionLost && error.transportError?.code == .protocolViolation, "\(error)")
+        #expect(error.message.contains("isn't valid") && fixture.client.counters.messagesReceived >= 2, "\(error)")
+    }
+
+    @Test(arguments: [3, 4]) func `a packet above the limit is a loss`(version: Int) async throws {
+        let fixture = try await self.engine(version)
+        fixture.client.open()
+        try await fixture.client.opened(within: .seconds(600))
+        let packet = "4\"" + String(repeating: "x", count: 5000) + "\""
+        fixture.server.answer(version == 4 ? packet : "\(packet.count):\(packet)")
+        let error = try await fixture.end()
+        #expect(error.code == .connectionLost && error.message.contains("4096 bytes"), "\(error)")
+    }
+
+    @Test(arguments: ["abc", "b%%%", "9", "", "7{}"])
+    func `an invalid packet is reported, and the packets around it are delivered`(packet: String) async throws {
+        let fixture = try await self.engine(4)
+        let messages = fixture.client.messages.makeAsyncIterator()
+        let updates = fixture.client.updates(buffer: .dropOldest(100))
+        fixture.client.open()
+        try await fixture.client.opened(within: .seconds(600))
+        fixture.server.answer("41\u{1E}\(packet)\u{1E}42", "43")
+        for number in 1...3 { #expect(try await messages.next()?.value.int == number) }
+        let errors = await updates.pending().compactMap { update -> PrimusError? in
+            if case .error(let error) = update { error } else { nil }
+        }
+        #expect(errors.map(\.code) == [.invalidMessage], "\(errors)")
+        #expect(fixture.client.isConnected)
+        fixture.client.end()
+    }
+
+    @Test(arguments: [3, 4]) func `a body that is cut off anywhere has an effect on no packet before the cut`(version: Int) async throws {
+        let packets = ["4\"a\"", "4\"ß😀\"", "4[1]", "4\"b\""]
+        let body = Array((version == 4 ? packets.joined(separator: "\u{1E}") : packets.map { "\($0.utf16.count):\($0)" }.joined()).utf8)
+        for end in 1..<body.count {
+            // A cut within a character is U+FFFD here, which is what a decoder makes of it.
+            let fixture = try await self.engine(version)
+            let messages = fixture.client.messages(buffer: .dropOldest(100))
+            fixture.client.open()
+            try await fixture.client.opened(within: .seconds(600))
+            fixture.server.answer(String(decoding: body[..<end], as: UTF8.self))
+            let received = await messages.pending().map { String(decoding: $0.raw.bytes, as: UTF8.self) }
+            let expected = packets.map { String($0.dropFirst()) }
+            // The packet at the cut may be one that is invalid.
+            let complete = zip(received, expected).prefix { $0 == $1 }.count
+            #expect(received.count - complete <= 1, "\(end): \(received)")
+            fixture.client.end()
+        }
+    }
+
+    @Test func `a flood of packets that mean nothing has no effect`() async throws {
+        let noops = Array(repeating: "6", count: 1000).joined(separator: "\u{1E}")
+        let server = ScriptedPolling(
+            [Self.handshake(4)] + Array(repeating: "6", count: 5000) + Array(repeating: noops, count: 20), version: 4)
+        let fixture = try await Fixture(server, .polling)
+        let messages = fixture.client.messages.makeAsyncIterator()
+        fixture.client.open()
+        try await fixture.client.opened(within: .seconds(600))
+        server.answer("41")
+        #expect(try await messages.next()?.value.int == 1)
+        fixture.client.end()
+    }
+
+    @Test func `packets after the one that ends the session aren't delivered`() async throws {
+        let fixture = try await self.engine(4)
+        fixture.client.open()
+        try await fixture.client.opened(within: .seconds(600))
+        fixture.server.answer("41\u{1E}1\u{1E}42")
+        let error = try await fixture.end()
+        #expect(error.code == .connectionLost && fixture.client.counters.messagesReceived <= 3, "\(error)")
+    }
+
+    // MARK: SockJS
+
+    private func sockJS(_ way: PrimusWay) async throws -> Fixture {
+        let isStreaming = way == .streaming
+        let first = isStreaming ? String(repeating: "h", count: 2048) + "\no\n" : "o\n"
+        return try await Fixture(ScriptedPolling([first], version: nil, isStreaming: isStreaming), way)
+    }
+
+    @Test(
+        arguments: [PrimusWay.streaming, .polling],
+        ["a[1]", "a[\"1\",2]", "a[null]", "a{}", "a[\"1", "m1", "x", "a", "c[", "c[1]", "[\"1\"]"])
+    func `an invalid frame is reported, and the frames around it are delivered`(way: PrimusWay, frame: String) async throws {
+        let fixture = try await self.sockJS(way)
+        let messages = fixture.client.messages.makeAsyncIterator()
+        let updates = fixture.client.updates(buffer: .dropOldest(100))
+        fixture.client.open()
+        try await fixture.client.opened(within: .seconds(600))
+        fixture.server.answer("a[\"1\"]\n", "\(frame)\n", "a[\"2\",\"3\"]\n")
+        for number in 1...3 {
+            let value = try await messages.next()?.value
+            #expect(value?.int == number, "\(String(describing: value)) \(fixture.client.state)")
+        }
+        let errors = await updates.pending().compactMap { update -> PrimusError? in
+            if case .error(let error) = update { error } else { nil }
+        }
+        #expect(errors.map(\.code) == [.invalidMessage], "\(errors)")
+        fixture.client.end()
+    }
+
+    @Test func `frames of a stream that arrive in pieces of any size are the same`() async throws {
+        let stream = "a[\"\\\"ß😀\\\"\"]\nh\na[\"1\",\"2\"]\n\na[\"3\"]\n"
+        for size in 1...stream.utf8.count {
+            let server = ScriptedPolling([String(repeating: "h", count: 2048) + "\no\n"], version: nil, isStreaming: true)
+            let fixture = try await Fixture(server, .streaming)
+            let messages = fixture.client.messages.makeAsyncIterator()
+            fixture.client.open()
+            try await fixture.client.opened(within: .seconds(600))
+            var rest = Array(stream.utf8)[...]
+            while !rest.isEmpty {
+                server.write(Array(rest.prefix(size)))
+                rest = rest.dropFirst(size)
+            }
+            #expect(try await messages.next()?.value == .string("ß😀"))
+            for number in 1...3 { #expect(try await messages.next()?.value.int == number) }
+            fixture.client.end()
+        }
+    }
+
+    @Test(arguments: [PrimusWay.streaming, .polling]) func `a frame above the limit is a loss`(way: PrimusWay) async throws {
+        let fixture = try await self.sockJS(way)
+        fixture.client.open()
+        try await fixture.client.opened(within: .seconds(600))
+        fixture.server.answer("a[\"" + String(repeating: "1", count: 5000) + "\"]\n")
+        let error = try await fixture.end()
+        #expect(error.code == .connectionLost || error.code == .messageTooLarge, "\(error)")
+    }
+}

@@ -1,0 +1,167 @@
+import PrimusServer
+import PrimusWire
+import RealtimeCore
+import RealtimeTesting
+import TestSupport
+import Testing
+
+/// Clients over HTTP that send what isn't valid, beside one that isn't affected.
+@Suite(.timeLimit(.minutes(10))) struct SessionBadInputTests {
+    /// A server that records messages, with a neighbor over polling.
+    private struct Fixture {
+        let test: ServerUnderTest
+        let received = EventRecorder<String>()
+        let record: CallbackObservation
+        let neighbor: String
+
+        init(_ configure: (inout PrimusServerConfiguration) -> Void = { _ in }) async throws {
+            self.test = try await ServerUnderTest {
+                ($0.transformer, $0.pingInterval, $0.allowsEIO3) = (.engineIO, nil, true)
+                configure(&$0)
+            }
+            let received = self.received
+            self.record = self.test.server.onMessage(on: CallbackExecutor { $0() }) { message in
+                received.record(String(decoding: message.packet.bytes, as: UTF8.self))
+            }
+            self.neighbor =
+                self.test.server.configuration.transformer == .engineIO ? try self.test.openEngineIO() : "/primus/0/neighbor/xhr"
+            if self.neighbor.hasSuffix("/xhr") { _ = try self.test.start(self.neighbor, method: "POST") }
+        }
+
+        /// Checks that the neighbor sends and receives.
+        func checkNeighbor() throws {
+            let isEngine = self.test.server.configuration.transformer == .engineIO
+            let (target, body) = isEngine ? (self.neighbor, "4\"neighbor\"") : (self.neighbor + "_send", #"["\"neighbor\""]"#)
+            #expect(try self.test.start(target, method: "POST", body: body).status == (isEngine ? 200 : 204))
+            #expect(self.received.take().last == "\"neighbor\"")
+            try self.test.server.sparks.first?.write(1)
+            #expect(try self.test.start(self.neighbor, method: isEngine ? "GET" : "POST").body == (isEngine ? "41" : "a[\"1\"]\n"))
+        }
+    }
+
+    @Test(arguments: [3, 4]) func `a body that is cut off anywhere brings the messages before the cut alone`(version: Int) async throws {
+        let fixture = try await Fixture()
+        let packets = ["4\"a\"", "4\"ß😀\"", "4[1]", "4\"b\""]
+        let text = version == 4 ? packets.joined(separator: "\u{1E}") : packets.map { "\($0.utf16.count):\($0)" }.joined()
+        let body = Array(text.utf8)
+        for end in 1..<body.count {
+            let session = try fixture.test.openEngineIO(version)
+            let post = try fixture.test.start(session, method: "POST", body: String(decoding: body[..<end], as: UTF8.self))
+            #expect(post.status == 200, "\(end)")
+            let received = fixture.received.take()
+            let complete = zip(received, packets).prefix { $0 == $1.dropFirst() }.count
+            #expect(received.count - complete <= 1, "\(end): \(received)")
+            // The session goes on, or is unknown.
+            let next = try fixture.test.start(session, method: "POST", body: version == 4 ? "4\"next\"" : "7:4\"next\"")
+            #expect(next.status == 200 ? fixture.received.take() == ["\"next\""] : next.status == 400, "\(end)")
+        }
+        try fixture.checkNeighbor()
+        fixture.record.cancel()
+    }
+
+    @Test(arguments: [3, 4]) func `bodies that are joined anywhere bring no message twice`(version: Int) async throws {
+        let fixture = try await Fixture()
+        let packets = (0..<4).map { "4\"\($0)\"" }
+        let body = version == 4 ? packets.joined(separator: "\u{1E}") : packets.map { "\($0.utf16.count):\($0)" }.joined()
+        for start in 0..<body.count {
+            let session = try fixture.test.openEngineIO(version)
+            #expect(try fixture.test.start(session, method: "POST", body: body + body.dropFirst(start)).status == 200)
+            let received = fixture.received.take()
+            let isInOrder = received.prefix(3) == ["\"0\"", "\"1\"", "\"2\""]
+            #expect(isInOrder && received.count <= 8, "\(start): \(received)")
+        }
+        try fixture.checkNeighbor()
+        fixture.record.cancel()
+    }
+
+    @Test func `Base64 that isn't is reported, and the packets around it are delivered`() async throws {
+        let fixture = try await Fixture()
+        let session = try fixture.test.openEngineIO()
+        let events = fixture.test.server.events
+        #expect(try fixture.test.start(session, method: "POST", body: "41\u{1E}b%%%\u{1E}42").status == 200)
+        #expect(fixture.received.take() == ["1", "2"])
+        let spark = try #require(fixture.test.server.sparks.last).id
+        let errors = await events.pending().filter { if case .error(spark, _) = $0 { true } else { false } }
+        #expect(errors.count == 1)
+        #expect(try fixture.test.start(session, method: "POST", body: "43").status == 200 && fixture.received.take() == ["3"])
+        try fixture.checkNeighbor()
+        fixture.record.cancel()
+    }
+
+    @Test func `packets after the one that ends the session aren't delivered`() async throws {
+        let fixture = try await Fixture()
+        let session = try fixture.test.openEngineIO()
+        #expect(try fixture.test.start(session, method: "POST", body: "41\u{1E}1\u{1E}42").status == 200)
+        #expect(fixture.received.take() == ["1"] && fixture.test.server.sparks.count == 1)
+        #expect(try fixture.test.start(session, method: "POST", body: "43").status == 400 && fixture.received.take().isEmpty)
+        try fixture.checkNeighbor()
+        fixture.record.cancel()
+    }
+
+    @Test func `a flood of packets that mean nothing has no effect`() async throws {
+        let fixture = try await Fixture()
+        let session = try fixture.test.openEngineIO()
+        let noops = Array(repeating: "6", count: 10_000).joined(separator: "\u{1E}")
+        for _ in 0..<20 { #expect(try fixture.test.start(session, method: "POST", body: noops).status == 200) }
+        #expect(try fixture.test.start(session, method: "POST", body: "41").status == 200 && fixture.received.take() == ["1"])
+        try fixture.checkNeighbor()
+        fixture.record.cancel()
+    }
+
+    @Test(arguments: ["2", "2other", "3probe", "5", "41", "abc", "", "6"])
+    func `a WebSocket that doesn't begin with the probe is closed, and the session goes on with polling`(message: String) async throws {
+        let fixture = try await Fixture()
+        let session = try fixture.test.openEngineIO()
+        let client = fixture.test.client(session.replacing("polling", with: "websocket"))
+        client.send(message, "4\"lost\"")
+        #expect(client.end != nil && client.lines.isEmpty && fixture.received.take().isEmpty)
+        #expect(try fixture.test.start(session, method: "POST", body: "41").status == 200 && fixture.received.take() == ["1"])
+        // Another WebSocket can take its place.
+        let next = fixture.test.client(session.replacing("polling", with: "websocket"))
+        next.send("2probe")
+        #expect(next.lines == ["3probe"])
+        next.send("5", "42")
+        #expect(fixture.received.take() == ["2"])
+        try fixture.checkNeighbor()
+        fixture.record.cancel()
+    }
+
+    @Test func `a second WebSocket of a session that is about to move is closed`() async throws {
+        let fixture = try await Fixture()
+        let session = try fixture.test.openEngineIO()
+        let target = session.replacing("polling", with: "websocket")
+        let first = fixture.test.client(target)
+        first.send("2probe")
+        #expect(fixture.test.client(target).end != nil)
+        first.send("5", "41")
+        #expect(fixture.received.take() == ["1"] && first.end == nil)
+        try fixture.checkNeighbor()
+        fixture.record.cancel()
+    }
+
+    @Test(arguments: [
+        ("[1]", ["1"]), ("[null,true]", ["null", "true"]), ("[{\"a\":[1]},\"2\"]", ["{\"a\":[1]}", "2"]), ("[\"\"]", [""]),
+        ("[[[[]]]]", ["[[[]]]"]),
+    ])
+    func `elements of arrays that aren't strings are values, as in the original`(body: String, messages: [String]) async throws {
+        let fixture = try await Fixture { $0.transformer = .sockjs }
+        #expect(try fixture.test.start("/primus/0/s/xhr", method: "POST").body == "o\n")
+        #expect(try fixture.test.start("/primus/0/s/xhr_send", method: "POST", body: body).status == 204)
+        #expect(fixture.received.take() == messages)
+        try fixture.checkNeighbor()
+        fixture.record.cancel()
+    }
+
+    @Test(arguments: [
+        "[", "[\"1\"", "[\"1\",]", "[\"\\ud8\"]", "\u{FEFF}[\"1\"]", "{\"a\":\"1\"}", "[1]2", String(repeating: "[", count: 100_000),
+    ])
+    func `a body that is no array is refused, and the session goes on`(body: String) async throws {
+        let fixture = try await Fixture { $0.transformer = .sockjs }
+        #expect(try fixture.test.start("/primus/0/s/xhr", method: "POST").body == "o\n")
+        #expect(try fixture.test.start("/primus/0/s/xhr_send", method: "POST", body: body).status == 500)
+        #expect(try fixture.test.start("/primus/0/s/xhr_send", method: "POST", body: "[\"1\"]").status == 204)
+        #expect(fixture.received.take() == ["1"])
+        try fixture.checkNeighbor()
+        fixture.record.cancel()
+    }
+}
