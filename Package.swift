@@ -247,6 +247,8 @@ let fuzzers: [Target] = [
     fuzzer("PrimusParsers", ["PrimusWire", "RealtimeCore", "RealtimeCoding"]),
     fuzzer("EngineIOPackets", ["PrimusWire", "RealtimeCore", "RealtimeCoding"]),
     fuzzer("SockJSFrames", ["PrimusWire", "RealtimeCore"]),
+    fuzzer("SockJSStream", ["PrimusWire", "RealtimeCore"]),
+    fuzzer("EngineIOUpgrade", ["PrimusClient", "PrimusWire", "RealtimeCore", "RealtimeSystem", "RealtimeTesting"]),
     fuzzer("PrimusPlugins", ["PrimusWire", "RealtimeCore", "RealtimeCoding"]),
     fuzzer("PrimusSession", ["PrimusClient", "PrimusWire", "RealtimeCore", "RealtimeCoding", "RealtimeSystem", "RealtimeTesting"]),
     fuzzer("PusherSession", ["PusherChannels", "PusherServer", "RealtimeCore", "RealtimeCoding", "RealtimeSystem", "RealtimeTesting"]),

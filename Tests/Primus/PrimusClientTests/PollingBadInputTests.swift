@@ -125,7 +125,7 @@ private final class ScriptedPolling: ListenerHandler {
         (3, "0:"),
         (3, "2:0{"), (3, "9:0{}"), (3, ":"), (3, "-1:0"), (3, "99999999999:0"), (3, "3:4\"😀\""), (3, "1:1"), (3, "x"),
     ])
-    func `an answer that is no handshake ends the attempt with an error`(version: Int, answer: String) async throws {
+    func `an answer without a handshake ends the attempt with an error`(version: Int, answer: String) async throws {
         let fixture = try await Fixture(ScriptedPolling([answer], version: version), .polling)
         fixture.client.open()
         // An answer that could be followed by a handshake leaves the client waiting until its time limit.

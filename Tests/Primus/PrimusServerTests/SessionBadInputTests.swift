@@ -155,7 +155,7 @@ import Testing
     @Test(arguments: [
         "[", "[\"1\"", "[\"1\",]", "[\"\\ud8\"]", "\u{FEFF}[\"1\"]", "{\"a\":\"1\"}", "[1]2", String(repeating: "[", count: 100_000),
     ])
-    func `a body that is no array is refused, and the session goes on`(body: String) async throws {
+    func `a body other than an array is refused, and the session goes on`(body: String) async throws {
         let fixture = try await Fixture { $0.transformer = .sockjs }
         #expect(try fixture.test.start("/primus/0/s/xhr", method: "POST").body == "o\n")
         #expect(try fixture.test.start("/primus/0/s/xhr_send", method: "POST", body: body).status == 500)
