@@ -148,4 +148,19 @@ import Testing
         for number in 1...2 { #expect(try await messages.next()?.value.int == number) }
         client.end()
     }
+
+    @Test func `delayed messages follow on the WebSocket of a session that has moved, in order`() async throws {
+        let test = try await ServerUnderTest { $0.transformer = .engineIO }
+        let session = try test.openEngineIO()
+        let spark = try #require(test.server.sparks.first)
+        test.server.faults.delay = .milliseconds(300)
+        try spark.write(1)
+        let client = test.client(session.replacing("polling", with: "websocket"))
+        client.send("2probe")
+        client.send("5")
+        try spark.write(2)
+        #expect(client.lines == ["3probe"])
+        test.clock.advance(by: .milliseconds(300))
+        #expect(client.lines == ["3probe", "41", "42"])
+    }
 }
