@@ -76,7 +76,7 @@ struct Remains: Sendable {
 }
 
 /// Checks that a client that moves from polling to a WebSocket handles any events in any order: it ends, with its calls, and nothing waits.
-func check(_ steps: [ArraySlice<UInt8>], isRefusing: Bool) async throws -> Remains {
+func check(_ steps: [ArraySlice<UInt8>], _ version: EngineIOVersion, isRefusing: Bool) async throws -> Remains {
     let clock = ManualClock(standstillLimit: nil)
     let network = InMemoryNetwork(clock: clock)
     let server = RawEngine(isRefusing: isRefusing)
@@ -89,9 +89,13 @@ func check(_ steps: [ArraySlice<UInt8>], isRefusing: Bool) async throws -> Remai
     configuration.log = LogSink(minimumLevel: .trace) { _, _, _ in }
     let primus = PrimusConnection(configuration)
     let messages = primus.messages(buffer: .dropOldest(100))
-    server.answer(HTTPResponse(status: 200, text: #"0{"sid":"a","upgrades":["websocket"],"pingInterval":25000,"pingTimeout":20000}"#))
+    let handshake = #"0{"sid":"a","upgrades":["websocket"],"pingInterval":25000,"pingTimeout":20000}"#
+    // A client that knows nothing of the server asks for version 3 first.
+    if version == .v4 { server.answer(HTTPResponse(status: 400, text: #"{"code":5,"message":"Unsupported protocol version"}"#)) }
+    server.answer(HTTPResponse(status: 200, text: version == .v4 ? handshake : "\(handshake.utf8.count):\(handshake)"))
     primus.open()
     for _ in 0..<5 where !primus.isConnected { await Task.yield() }
+    precondition(primus.isConnected, "the client doesn't connect")
     let call = Task { try? await primus.id(within: .seconds(3600)) }
     for step in steps {
         let rest = Array(step.dropFirst())
@@ -120,18 +124,18 @@ func check(_ steps: [ArraySlice<UInt8>], isRefusing: Bool) async throws -> Remai
     return Remains(driver: primus.driver)
 }
 
-/// The first byte chooses whether the server refuses WebSockets. Each line that follows is a step: its first byte chooses what happens.
+/// The first byte chooses the version, and whether the server refuses WebSockets. Each line that follows is a step: its first byte chooses what happens.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func fuzz(_ start: UnsafePointer<UInt8>, _ count: Int) -> CInt {
     guard count > 0 else { return 0 }
     let bytes = Array(UnsafeRawBufferPointer(start: start + 1, count: count - 1))
-    let isRefusing = start[0] & 1 == 1
+    let (isRefusing, version) = (start[0] & 1 == 1, start[0] & 2 == 0 ? EngineIOVersion.v4 : .v3)
     let steps = bytes.split(separator: UInt8(ascii: "\n"), maxSplits: 40, omittingEmptySubsequences: true)
     let isDone = DispatchSemaphore(value: 0)
     // The tasks need no other thread of this function, so the semaphore cannot deadlock.
     Task {
         let remains: Remains
-        do { remains = try await check(steps, isRefusing: isRefusing) } catch { fatalError("\(error)") }
+        do { remains = try await check(steps, version, isRefusing: isRefusing) } catch { fatalError("\(error)") }
         // The leak detector takes what is about to be released for a leak.
         while remains.driver != nil { await Task.yield() }
         isDone.signal()
