@@ -50,52 +50,103 @@ package enum JSONText {
         }
     }
 
+    /// The number of bytes for which ``unescape(_:from:into:)`` needs space behind the string.
+    package static let unescapeMargin = 48
+
     /// Validates a string and replaces its escape sequences, in one pass.
     ///
     /// - Parameters:
     ///   - bytes: A text in valid UTF-8.
     ///   - start: The position after the opening quote.
-    ///   - output: Receives the string. It must have space for eight bytes more than `bytes` have after the start.
+    ///   - output: Receives the string. It must have space for ``unescapeMargin`` bytes more than `bytes` have after the start.
     /// - Returns: The position after the closing quote, and the number of bytes written; `nil` for a string that isn't valid, or that contains
     ///   the escape sequence of a UTF-16 code unit.
     package static func unescape(
         _ bytes: UnsafeRawBufferPointer, from start: Int, into output: UnsafeMutableRawBufferPointer
     ) -> (end: Int, count: Int)? {
-        guard start < bytes.count, output.count >= bytes.count &- start &+ 8 else { return nil }
-        guard let input = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self), let output = output.baseAddress else { return nil }
-        var (index, count) = (start, 0)
-        while index < bytes.count {
-            if index &+ 8 <= bytes.count {
-                // Surplus bytes are overwritten later.
-                let word = ByteWords.load(input + index)
-                (output + count).storeBytes(of: word.littleEndian, as: UInt64.self)
-                let stops = ByteWords.stops(word, includingNonASCII: false)
-                let copied = stops == 0 ? 8 : stops.trailingZeroBitCount &>> 3
-                index &+= copied
-                count &+= copied
-                if stops == 0 { continue }
-            }
-            let byte = input[index]
-            switch byte {
-            case UInt8(ascii: "\""): return (index &+ 1, count)
-            case UInt8(ascii: "\\"):
-                guard index &+ 1 < bytes.count, let escaped = self.unescaped(input[index &+ 1]) else { return nil }
-                (output + count).storeBytes(of: escaped, as: UInt8.self)
-                index &+= 2
-                count &+= 1
-            case 0x00..<0x20: return nil
-            default:
-                (output + count).storeBytes(of: byte, as: UInt8.self)
-                index &+= 1
-                count &+= 1
-            }
+        guard start < bytes.count, output.count >= bytes.count &- start &+ self.unescapeMargin, let base = output.baseAddress,
+            let input = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)
+        else { return nil }
+        var unescaping = Unescaping(target: base - start, position: start)
+        switch unescaping.read(input, bytes.count) {
+        case .end: return (unescaping.position &+ 1, unescaping.target + unescaping.position - base)
+        case .invalid: return nil
+        case .more: break
         }
-        return nil
+        // The last blocks are read from a copy. It ends with zeros, which aren't valid in a string.
+        let (position, written) = (unescaping.position, unescaping.target + unescaping.position)
+        return withUnsafeTemporaryAllocation(byteCount: 5 * 16, alignment: 16) { rest in
+            guard let copy = rest.baseAddress else { return nil }
+            for block in 0..<5 { copy.storeBytes(of: SIMD16(repeating: 0), toByteOffset: block * 16, as: SIMD16<UInt8>.self) }
+            if position < bytes.count { copy.copyMemory(from: input + position, byteCount: bytes.count &- position) }
+            var unescaping = Unescaping(target: written, position: 0)
+            guard unescaping.read(copy.assumingMemoryBound(to: UInt8.self), rest.count) == .end else { return nil }
+            return (position &+ unescaping.position &+ 1, unescaping.target + unescaping.position - base)
+        }
+    }
+
+    /// The replacement of escape sequences, 16 bytes at a time.
+    ///
+    /// Most escape sequences are quotes, from which only the backslash is removed: all bytes after it are copied again, one position earlier.
+    /// The positions in a block are known before it is copied, so that the processor need not wait for one copy to find the next.
+    private struct Unescaping {
+        enum Outcome { case more, end, invalid }
+
+        /// Where the byte at the position 0 of the input is written, if no further backslash is removed.
+        var target: UnsafeMutableRawPointer
+        /// The position after the blocks that are complete, or that of the closing quote.
+        var position: Int
+
+        /// Reads complete blocks, as long as 32 bytes are left.
+        @inline(__always)
+        mutating func read(_ input: UnsafePointer<UInt8>, _ count: Int) -> Outcome {
+            while self.position &+ 32 <= count {
+                let start = self.position
+                let block = UnsafeRawPointer(input + start).loadUnaligned(as: SIMD16<UInt8>.self)
+                (self.target + start).storeBytes(of: block, as: SIMD16<UInt8>.self)
+                let stops = ByteWords.stops(block)
+                self.position = start &+ 8
+                let first = self.remove(stops[0], input, start)
+                guard first == .more else { return first }
+                // The second half may begin with the last character of an escape sequence.
+                let second = self.position > start &+ 8 ? stops[1] & ~0x80 : stops[1]
+                self.position = start &+ 16
+                let outcome = self.remove(second, input, start &+ 8)
+                guard outcome == .more else { return outcome }
+                self.position = max(self.position, start &+ 16)
+            }
+            return .more
+        }
+
+        /// Removes the backslashes of eight bytes.
+        @inline(__always)
+        private mutating func remove(_ stops: UInt64, _ input: UnsafePointer<UInt8>, _ start: Int) -> Outcome {
+            var stops = stops
+            while stops != 0 {
+                let bit = stops.trailingZeroBitCount
+                let stop = start &+ bit &>> 3
+                guard input[stop] == UInt8(ascii: "\\") else {
+                    self.position = stop
+                    return input[stop] == UInt8(ascii: "\"") ? .end : .invalid
+                }
+                let next = stop &+ 1
+                self.target -= 1
+                let following = UnsafeRawPointer(input + next).loadUnaligned(as: SIMD16<UInt8>.self)
+                (self.target + next).storeBytes(of: following, as: SIMD16<UInt8>.self)
+                if input[next] != UInt8(ascii: "\"") {
+                    guard let character = JSONText.unescaped(input[next]) else { return .invalid }
+                    (self.target + next).storeBytes(of: character, as: UInt8.self)
+                }
+                self.position = next &+ 1
+                stops &= ~(0x101 &<< UInt64(truncatingIfNeeded: bit))
+            }
+            return .more
+        }
     }
 
     /// The character of an escape sequence of two characters; `nil` for another sequence.
     @inline(__always)
-    private static func unescaped(_ character: UInt8) -> UInt8? {
+    fileprivate static func unescaped(_ character: UInt8) -> UInt8? {
         switch character {
         case UInt8(ascii: "\""), UInt8(ascii: "\\"), UInt8(ascii: "/"): character
         case UInt8(ascii: "n"): 0x0A
@@ -252,6 +303,18 @@ extension ByteWords {
         // All three are ASCII, so a byte with the highest bit set is not one of them.
         let found = quotes | backslashes | controls
         return (includingNonASCII ? found | word : found & ~word) & self.highs
+    }
+
+    /// The mask of the quotes, backslashes and control characters in 16 bytes. All bits are reliable.
+    @inline(__always)
+    static func stops(_ block: SIMD16<UInt8>) -> SIMD2<UInt64> {
+        let one = SIMD16<UInt8>(repeating: 1)
+        let quotes = (block ^ SIMD16(repeating: UInt8(ascii: "\""))) &- one
+        let backslashes = (block ^ SIMD16(repeating: UInt8(ascii: "\\"))) &- one
+        let controls = block &- SIMD16(repeating: 0x20)
+        let found = (quotes | backslashes | controls) & ~block & SIMD16(repeating: 0x80)
+        let words = unsafeBitCast(found, to: SIMD2<UInt64>.self)
+        return SIMD2(UInt64(littleEndian: words[0]), UInt64(littleEndian: words[1]))
     }
 
     /// The value of four hexadecimal digits, or `nil` if one of the characters is not a digit.

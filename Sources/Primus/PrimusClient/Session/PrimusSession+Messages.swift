@@ -33,6 +33,10 @@ extension PrimusSession {
                     self.received(entry.kind, message, on: current, now: now, &effects)
                 } else if self.connection.connected == current, let packet = framing.packet(entry.kind, message) {
                     self.received(entry.kind, packet, on: current, now: now, &effects)
+                } else if self.connection.connected == current,
+                    framing.readSinglePacket(entry.kind, message, { self.received(.text, $0, on: current, now: now, &effects) })
+                {
+                    continue
                 } else {
                     framing.read(entry.kind, message) { self.received($0, on: current, now: now, &effects) }
                 }

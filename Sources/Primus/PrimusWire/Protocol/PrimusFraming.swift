@@ -64,6 +64,16 @@ package enum PrimusFraming: Sendable {
         }
     }
 
+    /// Passes on the packet of a message that is a frame of SockJS with one packet, as servers write it.
+    ///
+    /// - Returns: `false` for a message that ``read(_:_:_:)`` must read. Nothing is passed on then.
+    package func readSinglePacket(
+        _ kind: WebSocketMessage.Kind, _ bytes: UnsafeRawBufferPointer, _ body: (UnsafeRawBufferPointer) -> Void
+    ) -> Bool {
+        guard case .sockJS(.client) = self, kind == .text, bytes.first == UInt8(ascii: "a") else { return false }
+        return SockJSMessages.single(UnsafeRawBufferPointer(rebasing: bytes[1...]), body)
+    }
+
     private static func readEngineIO(
         _ kind: WebSocketMessage.Kind, _ bytes: UnsafeRawBufferPointer, _ version: EngineIOVersion, _ side: Side, _ body: (Event) -> Void
     ) {

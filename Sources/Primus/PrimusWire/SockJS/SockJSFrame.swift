@@ -120,11 +120,11 @@ package enum SockJSMessages {
     /// Passes on the text of an array with one string, as servers write it, in one pass.
     ///
     /// - Returns: `false` for other bytes, also for those that aren't valid. Nothing is passed on then.
-    private static func single(_ bytes: UnsafeRawBufferPointer, _ body: (UnsafeRawBufferPointer) -> Void) -> Bool {
+    static func single(_ bytes: UnsafeRawBufferPointer, _ body: (UnsafeRawBufferPointer) -> Void) -> Bool {
         guard bytes.count >= 4, bytes.count <= SockJSFrame.limits.size, bytes[0] == UInt8(ascii: "["), bytes[1] == UInt8(ascii: "\""),
             bytes[bytes.count - 1] == UInt8(ascii: "]")
         else { return false }
-        return withUnsafeTemporaryAllocation(byteCount: bytes.count + 8, alignment: 8) { output in
+        return withUnsafeTemporaryAllocation(byteCount: bytes.count + JSONText.unescapeMargin, alignment: 16) { output in
             guard let (end, count) = JSONText.unescape(bytes, from: 2, into: output), end == bytes.count - 1 else { return false }
             body(UnsafeRawBufferPointer(rebasing: output[..<count]))
             return true
