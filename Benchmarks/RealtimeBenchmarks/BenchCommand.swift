@@ -51,7 +51,7 @@ enum BenchName: String, CaseIterable, Sendable {
     case signalRFanOut = "signalr-fan-out"
     /// Receiving and calling with a server of ASP.NET Core, beside Microsoft's clients.
     case signalRASPNET = "signalr-aspnet"
-    /// Receiving messages of Primus with each parser and framing, events with an acknowledgement, and 64 messages in a row.
+    /// Receiving messages of Primus with each parser, framing and kind of connection, events with an acknowledgement, and messages in a row.
     case primus
 }
 
@@ -126,6 +126,7 @@ struct BenchCommand: Command {
             case .primus:
                 try await PrimusReceiveBench(fixture)()
                 try await PrimusCallBench(fixture)()
+                try await PrimusHTTPBench(fixture)()
             }
         }
         if let size = executableSize { fixture.print(BenchResult("size of this tool", Double(size) / 1e6, "MB")) }

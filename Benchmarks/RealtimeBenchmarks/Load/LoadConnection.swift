@@ -138,6 +138,9 @@ final class LoadConnection: StreamEvents {
         if let information = LoadPrimus.information(request.head.path) {
             return stream.enqueue { $0 += LoadHTTP.response(information, type: "application/json") }
         }
+        if let answer = self.load.primusRequests.answer(request.head, body, (self, stream)) {
+            return stream.enqueue { $0 += answer }
+        }
         let isStream = request.head.target == LoadHTTP.stream
         if isStream { self.load.add(self.number, self, stream) }
         stream.enqueue { output in
@@ -172,9 +175,14 @@ final class LoadConnection: StreamEvents {
                 guard let items = state.hub?.receive(message, &output) else { continue }
                 state.burst = Burst(items)
             }
-        } else if let primus = state.primus {
+        } else if var primus = state.primus {
             for message in state.batch.messages {
                 if let burst = primus.receive(message, &output) { state.burst = burst }
+            }
+            // The first message of a session that moves is its probe.
+            if let id = primus.movedSession.take() {
+                state.primus = primus
+                self.load.primusRequests.move(id)
             }
         } else {
             for message in state.batch.messages where message.kind == .text { self.reply(to: message.bytes, &output) }

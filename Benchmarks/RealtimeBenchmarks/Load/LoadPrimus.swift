@@ -14,18 +14,33 @@ struct LoadPrimus: Sendable {
     private static let path = "/primus-"
     private static let codings: [PrimusCoding] = [.json, .ejson, .messagePack, .binary]
 
-    private let framing: PrimusFraming
-    private let coding: PrimusCoding
+    /// The handshake of engine.io. The client doesn't expect pings during a benchmark.
+    static func handshake(sid: String) -> EngineIOHandshake {
+        EngineIOHandshake(
+            sid: sid, upgrades: [EngineIOTransport.websocket.rawValue], pingInterval: 600_000, pingTimeout: 600_000, maxPayload: 1_000_000)
+    }
 
-    /// Creates the server for the target of a WebSocket, or returns `nil` if the target isn't one of Primus.
+    let framing: PrimusFraming
+    private let coding: PrimusCoding
+    /// The ID of the session that moves to a WebSocket of engine.io; `nil` for a session that begins with it.
+    var movedSession: String?
+
+    /// Creates the server for the target of a WebSocket or of a request, or returns `nil` if the target isn't one of Primus.
     init?(target: String) {
         guard let coding = Self.codings.first(where: { target.hasPrefix(Self.path(of: $0)) }) else { return nil }
         self.coding = coding
         if target.containsText("EIO=4") {
             self.framing = .engineIO(.v4, .server)
         } else {
-            self.framing = target.hasSuffix("/websocket") ? .sockJS(.server) : .plain
+            self.framing = target.hasSuffix("/websocket") || target.containsText("/xhr") ? .sockJS(.server) : .plain
         }
+        self.movedSession = Self.item("sid", of: target)
+    }
+
+    /// Returns an item of a target's query.
+    static func item(_ name: String, of target: String) -> String? {
+        let query = target.split(separator: "?", maxSplits: 1).dropFirst().first
+        return query?.split(separator: "&").first { $0.hasPrefix("\(name)=") }.map { String($0.dropFirst(name.utf8.count + 1)) }
     }
 
     /// Returns the path at which the server uses an encoding.
@@ -41,16 +56,21 @@ struct LoadPrimus: Sendable {
         path.hasPrefix(self.path) && path.hasSuffix("/info") ? SockJSInfo().json.bytes : nil
     }
 
-    /// The message that opens the session, as a frame; empty where none does. The client doesn't expect pings during a benchmark.
+    /// The message that opens the session, as a frame; empty where none does.
     var opening: [UInt8] {
-        let handshake = EngineIOHandshake(sid: "bench", pingInterval: 600_000, pingTimeout: 600_000)
-        return self.framing.opening(handshake).map { LoadHub.frame($0, mask: nil) } ?? []
+        guard self.movedSession == nil else { return [] }
+        return self.framing.opening(Self.handshake(sid: "bench")).map { LoadHub.frame($0, mask: nil) } ?? []
     }
 
     // MARK: Messages
 
     /// The message that asks for messages.
     static func burst(_ messages: Int) -> PrimusValue { ["burst": .int(Int64(messages))] }
+
+    /// The message that asks for the number of requests of the session; see ``requests``.
+    static let askForRequests: PrimusValue = ["ask": "requests"]
+    /// The member of the answer to ``askForRequests``.
+    static let requests = "requests"
 
     /// Returns a message with the size of an event of Pusher, or, where the encoding has no value of this size, one byte less.
     static func price(_ coding: PrimusCoding) -> WebSocketMessage? {
@@ -70,35 +90,54 @@ struct LoadPrimus: Sendable {
     ///
     /// - Returns: The messages that the client asks for.
     func receive(_ message: WebSocketMessage, _ output: inout [UInt8]) -> LoadConnection.Burst? {
-        guard [.text, .binary].contains(message.kind) else { return nil }
-        var packets: [WebSocketMessage] = []
+        let (replies, count) = self.receive(message)
+        for reply in replies { output += LoadHub.frame(reply, mask: nil) }
+        guard count > 0, let price = self.price else { return nil }
+        let frame = LoadHub.frame(price, mask: nil)
+        let bytes = count * frame.count
+        return LoadConnection.Burst(pattern: LoadServer.repeated(frame, upTo: bytes), remaining: bytes)
+    }
+
+    /// A message of a burst, as it is sent.
+    var price: WebSocketMessage? { Self.price(self.coding).flatMap { self.framing.messages([$0]).first } }
+
+    /// Handles a message as a WebSocket carries it.
+    ///
+    /// - Parameters:
+    ///   - message: The message.
+    ///   - requests: The number of requests of the session.
+    /// - Returns: The replies as they are sent, and the number of messages that the client asks for.
+    func receive(_ message: WebSocketMessage, requests: Int = 0) -> (replies: [WebSocketMessage], burst: Int) {
+        guard [.text, .binary].contains(message.kind) else { return ([], 0) }
+        var (replies, packets) = ([WebSocketMessage](), [WebSocketMessage]())
         message.bytes.withUnsafeBytes { bytes in
             self.framing.read(message.kind, bytes) { event in
-                if case .packet(let kind, let bytes) = event { packets.append(WebSocketMessage(kind, Array(bytes))) }
+                switch event {
+                case .packet(let kind, let bytes): packets.append(WebSocketMessage(kind, Array(bytes)))
+                case .ping(let text): if let pong = self.framing.pong(text) { replies.append(pong) }
+                default: break
+                }
             }
         }
-        var burst: LoadConnection.Burst?
+        var burst = 0
         for packet in packets {
             let read = packet.bytes.withUnsafeBytes { PrimusPluginReader(.emitter, self.coding).read($0, packet.kind) }
             if case .packet(.emitter(.event(_, let arguments, id: let id?))) = read {
-                output += self.acknowledgement(id, arguments)
-            } else if let count = (try? self.coding.value(of: packet))?["burst"]?.int, let price = Self.price(self.coding) {
-                let frame = self.frame(price)
-                let bytes = count * frame.count
-                burst = LoadConnection.Burst(pattern: LoadServer.repeated(frame, upTo: bytes), remaining: bytes)
+                replies += self.acknowledgement(id, arguments)
+            } else if let value = try? self.coding.value(of: packet) {
+                burst += value["burst"]?.int ?? 0
+                guard value == Self.askForRequests else { continue }
+                let answer: PrimusValue = [Self.requests: .int(Int64(requests))]
+                if let packet = try? self.coding.message(answer) { replies += self.framing.messages([packet]) }
             }
         }
-        return burst
+        return (replies, burst)
     }
 
-    private func acknowledgement(_ id: Int64, _ arguments: PrimusArguments) -> [UInt8] {
+    private func acknowledgement(_ id: Int64, _ arguments: PrimusArguments) -> [WebSocketMessage] {
         guard let values = try? PrimusArguments(nil, values: arguments.values(), in: self.coding),
             let packet = try? PrimusPluginWriter(self.coding).message(.emitter(.acknowledgement(id: id, values)))
         else { return [] }
-        return self.frame(packet)
-    }
-
-    private func frame(_ packet: WebSocketMessage) -> [UInt8] {
-        self.framing.messages([packet]).flatMap { LoadHub.frame($0, mask: nil) }
+        return self.framing.messages([packet])
     }
 }

@@ -77,12 +77,14 @@ final class LoadServer: Sendable {
 
     let replyFrame = LoadMessage.frame(channel: LoadMessage.privateChannel)
     let hubRequests: LoadHubRequests
+    let primusRequests: LoadPrimusRequests
     private let loop: EventLoop
     private let state = Lock(State())
 
     init() throws(TransportError) {
         self.loop = try EventLoop("load")
         self.hubRequests = LoadHubRequests(self.loop)
+        self.primusRequests = LoadPrimusRequests(self.loop)
     }
 
     /// Listens on a free port, and returns its number.

@@ -13,9 +13,9 @@ struct PrimusReceiveBench {
     let messages: Int
     let rounds = 7
 
-    init(_ fixture: BenchFixture) {
+    init(_ fixture: BenchFixture, messages: Int = 100_000) {
         self.fixture = fixture
-        self.messages = fixture.messages ?? 100_000
+        self.messages = fixture.messages ?? messages
     }
 
     func callAsFunction() async throws(ToolFailure) {
@@ -30,7 +30,7 @@ struct PrimusReceiveBench {
     /// A client that is connected to the load generator.
     func client(
         _ parser: PrimusCoding, over transformer: PrimusTransformerKind = .websockets, plugins: [any PrimusPlugin] = [],
-        transports: Transports? = nil
+        transports: Transports? = nil, change: (inout PrimusConfiguration) -> Void = { _ in }
     ) async throws(ToolFailure) -> PrimusConnection {
         var configuration: PrimusConfiguration
         do throws(TransportError) {
@@ -42,14 +42,24 @@ struct PrimusReceiveBench {
         configuration.silenceLimit = .seconds(600)
         (configuration.log, configuration.plugins) = (.none, plugins)
         if let transports { configuration.transports = transports }
+        change(&configuration)
         let client = PrimusConnection(configuration)
+        let updates = client.updates()
         client.open()
         do throws(PrimusError) {
             try await client.opened()
         } catch {
             throw ToolFailure("A client failed to connect to the load generator: \(error)")
         }
+        if configuration.startsWithPolling, configuration.allowedTransports.contains(.webSockets) { await self.moved(updates) }
         return client
+    }
+
+    /// Waits until a session that begins with polling has moved to a WebSocket.
+    private func moved(_ updates: EventSequence<PrimusUpdate>) async {
+        for await update in updates {
+            if case .transport(.webSockets) = update { return }
+        }
     }
 
     /// - Returns: Whether Primus's client was there.
@@ -107,7 +117,7 @@ struct PrimusReceiveBench {
     }
 
     /// Receives messages without decoding them, and returns the processor time per message in nanoseconds.
-    private func runRaw(_ client: PrimusConnection) async throws(ToolFailure) -> Double {
+    func runRaw(_ client: PrimusConnection) async throws(ToolFailure) -> Double {
         defer { client.end() }
         let messages = client.messages(buffer: .pauseReading(4096))
         var (count, bytes) = (0, 0)
@@ -124,16 +134,22 @@ struct PrimusReceiveBench {
         return (end - start) / Double(self.messages)
     }
 
-    private func runDecoded(_ client: PrimusConnection) async throws(ToolFailure) -> Double {
+    /// Receives messages that are decoded.
+    ///
+    /// - Parameters:
+    ///   - client: The client, which is ended.
+    ///   - asked: The number of messages that the client asks for at a time; `nil` for all of them at once.
+    func runDecoded(_ client: PrimusConnection, askingFor asked: Int? = nil) async throws(ToolFailure) -> Double {
         defer { client.end() }
         let messages = client.messages(as: LoadPrice.self)
         var (count, volume) = (0, 0)
         let start = processTime()
-        client.enqueue(LoadPrimus.burst(self.messages))
+        client.enqueue(LoadPrimus.burst(asked ?? self.messages))
         for await message in messages {
             volume &+= message.volume
             count += 1
             if count == self.messages { break }
+            if let asked, count % asked == 0 { client.enqueue(LoadPrimus.burst(asked)) }
         }
         let end = processTime()
         guard count == self.messages else { throw .connectionLost }

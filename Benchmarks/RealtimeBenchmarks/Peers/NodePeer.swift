@@ -1,4 +1,5 @@
 import CommandLineSupport
+import PrimusWire
 import Processes
 import PusherServer
 
@@ -16,6 +17,9 @@ struct NodePeer {
 
     /// Returns a peer with Pusher's library for the HTTP API, or `nil` if Node or `pusher` is not installed.
     static func findPusher() -> NodePeer? { self.find("pusher", in: "pusher") }
+
+    /// Returns a peer with Primus's own client, or `nil` if Node or `primus` is not installed.
+    static func findPrimus() -> NodePeer? { self.find("primus", in: "primus8") }
 
     /// Returns a peer without packages, or `nil` if Node is not installed.
     static func findHTTP() -> NodePeer? { self.find("http", in: nil) }
@@ -124,6 +128,41 @@ struct NodePeer {
     /// Returns a candidate that publishes events of an app on a channel.
     func publications(_ app: PusherApp, _ channel: String, port: Int, events: Int, _ times: WallTimes) -> Candidate {
         self.candidate(Self.publishing, "pusher", Self.publish(app, channel), port, events, times)
+    }
+
+    // MARK: Primus over polling
+
+    /// Writes bursts of messages, each of which ends with one that is answered, and prints the processor time in microseconds and the number of
+    /// requests.
+    private static let writes = """
+        const [, , port, bursts, size, text] = process.argv;
+        const Socket = Package.createSocket({ transformer: 'engine.io', parser: 'json', pathname: '\(LoadPrimus.path(of: .json))' });
+        const socket = new Socket('http://127.0.0.1:' + port + '/', { websockets: false, pingTimeout: 600000, strategy: false });
+        let answered;
+        socket.on('data', data => answered(data));
+        socket.on('error', () => process.exit(1));
+        const ask = data => new Promise(done => { answered = done; socket.write(data) });
+        const burst = () => { for (let i = 1; i < +size; i++) socket.write(text); return ask({ burst: 1 }) };
+        socket.on('open', async () => {
+          for (let i = 0; i < 20; i++) await burst();
+          const before = (await ask({ ask: 'requests' })).requests, start = process.cpuUsage();
+          for (let i = 0; i < +bursts; i++) await burst();
+          const used = process.cpuUsage(start), after = (await ask({ ask: 'requests' })).requests;
+          console.log(used.user + used.system, after - before);
+          process.exit(0) });
+
+        """
+
+    /// Writes bursts of messages over polling, and returns the processor time and the number of requests of each burst.
+    func writes(port: Int, bursts: Int, size: Int, _ text: String) throws(ToolFailure) -> (nanoseconds: Double, requests: Double) {
+        let node = try ChildProcess.start([
+            "node", "-e", Self.require("primus") + Self.writes, self.modules, "\(port)", "\(bursts)", "\(size)", text,
+        ])
+        defer { node.end() }
+        guard let figures = node.readLine()?.split(separator: " ").compactMap({ Double($0) }), figures.count == 2 else {
+            throw ToolFailure("Primus's client did not write all messages.")
+        }
+        return (figures[0] * 1000 / Double(bursts), figures[1] / Double(bursts))
     }
 
     private func candidate(

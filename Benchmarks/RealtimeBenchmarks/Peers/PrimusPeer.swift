@@ -9,14 +9,17 @@ final class PrimusPeer {
     private let peer: CommandPeer
 
     /// Starts the client and connects it to the load generator; `nil` without `REALTIME_PEERS`, or if that doesn't start this client.
-    init?(_ port: Int, _ coding: PrimusCoding) throws(ToolFailure) {
+    init?(
+        _ port: Int, _ coding: PrimusCoding, over transformer: PrimusTransformerKind = .websockets, usesWebSockets: Bool = true
+    ) throws(ToolFailure) {
         guard let peers = Console.environment("REALTIME_PEERS") else { return nil }
         self.peer = try CommandPeer(
             [
-                peers, "primus-client", "--transformer", "websockets", "--parser", "\(coding.kind)", "--pathname",
+                peers, "primus-client", "--transformer", "\(transformer)", "--parser", "\(coding.kind)", "--pathname",
                 LoadPrimus.path(of: coding),
             ], named: "JavaScript client")
-        let open = #"{"do":"open","id":1,"url":"http://127.0.0.1:\#(port)/","options":{"pingTimeout":600000,"strategy":false}}"#
+        let options = #""pingTimeout":600000,"strategy":false,"websockets":\#(usesWebSockets)"#
+        let open = #"{"do":"open","id":1,"url":"http://127.0.0.1:\#(port)/","options":{\#(options)}}"#
         do throws(ToolFailure) { _ = try self.peer.run(open) } catch { return nil }
         try self.peer.wait { $0["event"]?.string == "open" }
     }
