@@ -33,3 +33,11 @@ package struct ThreadID: Hashable, Sendable {
         #endif
     }
 }
+
+extension UnsafeRawBufferPointer {
+    /// Returns the position of a byte, as `firstIndex(of:)` does, which compares the bytes one by one.
+    package func position(of byte: UInt8, from start: Int) -> Int? {
+        guard start < self.count, let base = self.baseAddress else { return nil }
+        return memchr(base + start, CInt(byte), self.count - start).map { UnsafeRawPointer($0) - base }
+    }
+}

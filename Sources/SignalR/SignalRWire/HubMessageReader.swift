@@ -73,7 +73,7 @@ package struct HubMessageReader: Sendable {
     private mutating func readJSON(_ bytes: UnsafeRawBufferPointer, isUTF8: Bool, _ body: (Output) -> Void) throws(HubFramingError) {
         var start = 0
         if !self.pending.isEmpty {
-            let separator = Self.separator(in: bytes, from: 0)
+            let separator = bytes.position(of: HubHandshake.separator, from: 0)
             let end = separator ?? bytes.count
             try self.checkSize(self.pending.count + end)
             self.pending.append(contentsOf: bytes[..<end])
@@ -83,7 +83,8 @@ package struct HubMessageReader: Sendable {
             self.removePending()
             start = end + 1
         }
-        while let end = Self.separator(in: bytes, from: start) {
+        // The separator can't be part of a JSON text, where control characters are escaped.
+        while let end = bytes.position(of: HubHandshake.separator, from: start) {
             try self.checkSize(end - start)
             if end > start { body(JSONHubMessage.read(UnsafeRawBufferPointer(rebasing: bytes[start..<end]), isUTF8: isUTF8)) }
             start = end + 1
@@ -92,12 +93,6 @@ package struct HubMessageReader: Sendable {
         try self.checkSize(bytes.count - start)
         self.pending.append(contentsOf: bytes[start...])
         self.pendingIsUTF8 = isUTF8
-    }
-
-    /// The position of the next record separator. It can't be part of a JSON text, where control characters are escaped.
-    private static func separator(in bytes: UnsafeRawBufferPointer, from start: Int) -> Int? {
-        guard start < bytes.count, let base = bytes.baseAddress else { return nil }
-        return memchr(base + start, CInt(HubHandshake.separator), bytes.count - start).map { UnsafeRawPointer($0) - base }
     }
 
     private mutating func readMessagePack(_ bytes: UnsafeRawBufferPointer, _ body: (Output) -> Void) throws(HubFramingError) {

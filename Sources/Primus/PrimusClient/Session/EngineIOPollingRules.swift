@@ -84,10 +84,10 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
         } catch {
             throw TransportError(.protocolViolation, "The answer of \(self.address.endpoint) can't be read: \(error.description)")
         }
-        for entry in batch.entries[start...] where entry.kind == .text {
-            switch batch.bytes[entry.range].first {
-            case UInt8(ascii: "1")? where entry.range.count == 1: self.isClosed = true
-            case UInt8(ascii: "0")? where self.handshake == nil:
+        for entry in batch.entries[start...] where entry.kind == .text && !entry.range.isEmpty {
+            switch batch.bytes[entry.range.lowerBound] {
+            case UInt8(ascii: "1") where entry.range.count == 1: self.isClosed = true
+            case UInt8(ascii: "0") where self.handshake == nil:
                 self.handshake = try? EngineIOHandshake(parsing: Array(batch.bytes[entry.range].dropFirst()))
             default: break
             }

@@ -51,7 +51,7 @@ package struct SockJSPollingRules: HTTPConnectionRules {
         } catch {
             throw TransportError(.protocolViolation, "The answer of \(self.receiving.origin) can't be read: \(error.description)")
         }
-        for entry in batch.entries[start...] where batch.bytes[entry.range].first == UInt8(ascii: "c") {
+        for entry in batch.entries[start...] where !entry.range.isEmpty && batch.bytes[entry.range.lowerBound] == UInt8(ascii: "c") {
             // One that isn't valid is ignored, as by the original.
             let frame = batch.bytes[entry.range].withUnsafeBytes { try? SockJSFrame(parsing: $0) }
             if case .close? = frame { self.isClosed = true }

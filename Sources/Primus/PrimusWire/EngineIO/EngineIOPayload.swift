@@ -1,5 +1,6 @@
 package import RealtimeCore
 import RealtimeEncoding
+import RealtimeSystem
 
 /// Bodies of requests and responses over polling: several packets, one after the other.
 ///
@@ -142,12 +143,12 @@ package struct EngineIOPayloadReader: Sendable {
     }
 
     private mutating func readSeparated(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(EngineIOError) {
-        var rest = bytes
-        while let end = rest.firstIndex(of: EngineIOPayload.separator) {
-            try self.complete(UnsafeRawBufferPointer(rebasing: rest[..<end]), into: &batch)
-            rest = UnsafeRawBufferPointer(rebasing: rest[(end + 1)...])
+        var start = 0
+        while let end = bytes.position(of: EngineIOPayload.separator, from: start) {
+            try self.complete(UnsafeRawBufferPointer(rebasing: bytes[start..<end]), into: &batch)
+            start = end + 1
         }
-        try self.keep(rest)
+        try self.keep(UnsafeRawBufferPointer(rebasing: bytes[start...]))
     }
 
     private mutating func readCounted(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(EngineIOError) {

@@ -1,4 +1,5 @@
 package import RealtimeCore
+import RealtimeSystem
 
 /// Reads the frames in the responses of SockJS over HTTP, each of which ends with a line feed.
 package struct SockJSFrameReader: Sendable {
@@ -20,10 +21,10 @@ package struct SockJSFrameReader: Sendable {
     ///   - batch: The frames that are complete are appended to it.
     /// - Throws: ``SockJSError`` if a frame exceeds the limit.
     package mutating func read(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(SockJSError) {
-        var rest = bytes
-        while let end = rest.firstIndex(of: UInt8(ascii: "\n")) {
-            let line = UnsafeRawBufferPointer(rebasing: rest[..<end])
-            rest = UnsafeRawBufferPointer(rebasing: rest[(end + 1)...])
+        var start = 0
+        while let end = bytes.position(of: UInt8(ascii: "\n"), from: start) {
+            let line = UnsafeRawBufferPointer(rebasing: bytes[start..<end])
+            start = end + 1
             if self.partial.isEmpty {
                 try self.check(line.count)
                 Self.append(line, to: &batch)
@@ -33,7 +34,7 @@ package struct SockJSFrameReader: Sendable {
                 self.partial = []
             }
         }
-        try self.keep(rest)
+        try self.keep(UnsafeRawBufferPointer(rebasing: bytes[start...]))
     }
 
     /// Forgets the beginning of a frame, because the response has ended.
