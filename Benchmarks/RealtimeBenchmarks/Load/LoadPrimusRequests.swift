@@ -18,7 +18,7 @@ final class LoadPrimusRequests: Sendable {
         var remaining = 0
         /// The requests after the handshake.
         var requests = 0
-        /// Whether the client has opened a WebSocket, so that each poll ends at once.
+        /// Whether the client has opened a WebSocket, so that each poll ends immediately.
         var isMoving = false
 
         /// Returns the body for a poll, or `nil` if there is none yet.

@@ -138,7 +138,7 @@ struct PrimusReceiveBench {
     ///
     /// - Parameters:
     ///   - client: The client, which is ended.
-    ///   - asked: The number of messages that the client asks for at a time; `nil` for all of them at once.
+    ///   - asked: The number of messages that the client asks for at a time; `nil` for all of them in one burst.
     func runDecoded(_ client: PrimusConnection, askingFor asked: Int? = nil) async throws(ToolFailure) -> Double {
         defer { client.end() }
         let messages = client.messages(as: LoadPrice.self)
