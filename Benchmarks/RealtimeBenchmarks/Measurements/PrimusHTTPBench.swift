@@ -75,13 +75,13 @@ struct PrimusHTTPBench {
         let (socket, stream) = ("json, framed sockjs", "json, sockjs over xhr-streaming")
         let suffixes = ["message", "message, decoded"]
         var candidates: [Candidate] = []
-        for (name, way) in [(socket, PrimusWay.framedWebSocket), (stream, .streaming)] {
+        for (name, kind) in [(socket, PrimusConnectionKind.framedWebSocket), (stream, .streaming)] {
             candidates += [
                 Candidate(name: "\(name), \(suffixes[0])") { () throws(ToolFailure) in
-                    try await bench.runRaw(bench.client(.json, over: .sockjs) { $0.ways = [way] })
+                    try await bench.runRaw(bench.client(.json, over: .sockjs) { $0.connectionKinds = [kind] })
                 },
                 Candidate(name: "\(name), \(suffixes[1])") { () throws(ToolFailure) in
-                    try await bench.runDecoded(bench.client(.json, over: .sockjs) { $0.ways = [way] })
+                    try await bench.runDecoded(bench.client(.json, over: .sockjs) { $0.connectionKinds = [kind] })
                 },
             ]
         }

@@ -88,14 +88,14 @@ private final class ScriptedPolling: ListenerHandler {
         let server: ScriptedPolling
         let client: PrimusConnection
 
-        init(_ server: ScriptedPolling, _ way: PrimusWay) async throws {
+        init(_ server: ScriptedPolling, _ kind: PrimusConnectionKind) async throws {
             self.network = InMemoryNetwork(clock: self.clock)
             self.server = server
             let address = try await self.network.listener().start(server)
             var configuration = PrimusConfiguration(
                 Endpoint(scheme: "http", host: address.host, port: address.port), transports: self.network.transports())
             (configuration.log, configuration.strategies, configuration.messageLimit) = (.none, [], 4096)
-            (configuration.ways, configuration.allowedTransports) = ([way], .polling)
+            (configuration.connectionKinds, configuration.allowedTransports) = ([kind], .polling)
             self.client = PrimusConnection(configuration)
         }
 
@@ -221,17 +221,17 @@ private final class ScriptedPolling: ListenerHandler {
 
     // MARK: SockJS
 
-    private func sockJS(_ way: PrimusWay) async throws -> Fixture {
-        let isStreaming = way == .streaming
+    private func sockJS(_ kind: PrimusConnectionKind) async throws -> Fixture {
+        let isStreaming = kind == .streaming
         let first = isStreaming ? String(repeating: "h", count: 2048) + "\no\n" : "o\n"
-        return try await Fixture(ScriptedPolling([first], version: nil, isStreaming: isStreaming), way)
+        return try await Fixture(ScriptedPolling([first], version: nil, isStreaming: isStreaming), kind)
     }
 
     @Test(
-        arguments: [PrimusWay.streaming, .polling],
+        arguments: [PrimusConnectionKind.streaming, .polling],
         ["a[1]", "a[\"1\",2]", "a[null]", "a{}", "a[\"1", "m1", "x", "a", "c[", "c[1]", "[\"1\"]"])
-    func `an invalid frame is reported, and the frames around it are delivered`(way: PrimusWay, frame: String) async throws {
-        let fixture = try await self.sockJS(way)
+    func `an invalid frame is reported, and the frames around it are delivered`(kind: PrimusConnectionKind, frame: String) async throws {
+        let fixture = try await self.sockJS(kind)
         let messages = fixture.client.messages.makeAsyncIterator()
         let updates = fixture.client.updates(buffer: .dropOldest(100))
         fixture.client.open()
@@ -267,8 +267,9 @@ private final class ScriptedPolling: ListenerHandler {
         }
     }
 
-    @Test(arguments: [PrimusWay.streaming, .polling]) func `a frame above the limit is a loss`(way: PrimusWay) async throws {
-        let fixture = try await self.sockJS(way)
+    @Test(arguments: [PrimusConnectionKind.streaming, .polling])
+    func `a frame above the limit is a loss`(kind: PrimusConnectionKind) async throws {
+        let fixture = try await self.sockJS(kind)
         fixture.client.open()
         try await fixture.client.opened(within: .seconds(600))
         fixture.server.answer("a[\"" + String(repeating: "1", count: 5000) + "\"]\n")
