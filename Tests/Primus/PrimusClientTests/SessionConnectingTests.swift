@@ -162,6 +162,29 @@ import Testing
         #expect(self.opening("").lines.contains { $0.hasPrefix("open #2 ws://host/app/primus/") })
     }
 
+    @Test func `a server of sockjs that opens a session again has lost the first one`() {
+        var session = SessionHarness(.updates) { ($0.transformer, $0.connectionKinds) = (.sockjs, [.polling]) }
+        session.open()
+        session.respond(1, 200, #"{"websocket":true}"#)
+        session.opened(session.connection, head: HTTPResponseHead(status: 200))
+        session.receive("o")
+        // A packet of the other session isn't one of the first.
+        #expect(
+            session.receive("o", #"a["1"]"#) == [
+                "state reconnecting connectionLost", "reconnecting connectionLost", "scheduled 1", "connectingIn 1.0 seconds",
+                "close #1 1000",
+            ])
+        #expect(session.machine.lossError?.serverCode == .sockJSSessionLost)
+    }
+
+    @Test func `all kinds of connections share the time limit of an attempt`() {
+        var session = SessionHarness(.updates) { $0.transformer = .engineIO }
+        session.open()
+        // The WebSocket isn't answered within half of the limit, and then polling within the rest.
+        #expect(session.advance(by: .seconds(5)).contains { $0.contains("transport=polling") })
+        #expect(session.advance(by: .seconds(5)).contains("connectTimedOut"))
+    }
+
     @Test(arguments: [
         (2010, "Another connection still open", PrimusCloseCode.sockJSAnotherConnection, "SockJS 2010 (Another connection still open)"),
         (1002, "Interrupted", .sockJSCannotConnect, "SockJS 1002 (Cannot connect to server)"),

@@ -25,6 +25,24 @@ import Testing
         return pairs
     }()
 
+    /// Every transformer and kind of connection with the manual clock, and without a wait in real time.
+    @Test(arguments: BehaviorKind.all)
+    func `each kind of connection outlives heartbeats, and ends with its server, at the time of the clock`(
+        kind: BehaviorKind
+    ) async throws {
+        let test = try await Behavior(kind)
+        let client = try await test.openClient()
+        let id = try await client.id(within: Behavior.limit)
+        test.advance(by: .seconds(300), step: .seconds(5))
+        #expect(client.isConnected && test.server.sparks.map(\.id) == [id])
+        try await client.write("still here")
+        await test.server.stop()
+        try await eventually { !client.isConnected }
+        client.end()
+        test.advance(by: .seconds(60), step: .seconds(5))
+        #expect(client.driver.nextDeadline == nil && test.server.sparks.isEmpty)
+    }
+
     private func start(_ pair: Pair) async throws -> InMemoryPrimus {
         var configuration = PrimusServerConfiguration()
         (configuration.transformer, configuration.parser, configuration.version) = (pair.transformer, pair.parser, pair.version)

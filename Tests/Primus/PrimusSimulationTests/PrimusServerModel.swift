@@ -34,6 +34,10 @@ final class PrimusServerModel: @unchecked Sendable {
     private var connectionOf: [Int: ConnectionID] = [:]
     private var sparkOf: [ConnectionID: String] = [:]
     private var arrived: [ConnectionID: Int] = [:]
+    /// The connection of the last message on each spark, which may move from polling to a WebSocket.
+    private var lastConnection: [String: ConnectionID] = [:]
+    /// The connections whose user has ended the client in the middle of a move, which gives up the requests in progress.
+    var endedInMove: Set<ConnectionID> = []
 
     init(on network: VirtualNetwork) {
         let simulation = network.simulation
@@ -141,11 +145,21 @@ final class PrimusServerModel: @unchecked Sendable {
         guard let connection = self.connectionOf[number] else { return self.simulation.fail("\(number) arrived, and wasn't sent") }
         let spark = message.spark.id
         self.simulation.require(self.received.insert(number).inserted, "\(number) arrived twice")
-        self.simulation.require(
-            self.sparkOf[connection] ?? spark == spark, "\(number) arrived on another spark than what was sent with it")
+        if let earlier = self.sparkOf[connection], earlier != spark {
+            // A server of SockJS that has forgotten a session opens it again with the next poll. What the client sends before it knows that
+            // arrives on the new spark.
+            let isForgotten = self.server.configuration.transformer == .sockjs && !self.server.sparks.contains { $0.id == earlier }
+            self.simulation.require(isForgotten, "\(number) arrived on another spark than what was sent with it")
+            self.arrived[connection] = self.sent[connection]?.firstIndex(of: number)
+        }
         self.sparkOf[connection] = spark
         self.simulation.require(number > self.lastReceived[spark] ?? 0, "\(number) arrived after \(self.lastReceived[spark] ?? 0)")
         self.lastReceived[spark] = number
+        let earlier = self.lastConnection.updateValue(connection, forKey: spark)
+        if let earlier, earlier != connection, !self.losesMessages, !self.endedInMove.contains(connection) {
+            self.simulation.require(
+                self.arrived[earlier] == self.sent[earlier]?.count, "\(number) arrived after a move that lost a message")
+        }
         let index = self.arrived[connection, default: 0]
         self.arrived[connection] = index + 1
         if !self.losesMessages {

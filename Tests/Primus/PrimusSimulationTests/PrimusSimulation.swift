@@ -15,6 +15,7 @@ final class PrimusSimulation: @unchecked Sendable {
     let network: VirtualNetwork
     let model: PrimusServerModel
     let client: SimulatedClient<PrimusSession>
+    private var pollingConnects = 0, streamConnects = 0, moves = 0
     private var connects = 0, closings = 0, written = 0, received = 0, opens = 0, answers = 0
     private var lastNumber = 0, lastReceived = 0
     private var isOpen = false
@@ -40,11 +41,12 @@ final class PrimusSimulation: @unchecked Sendable {
         network.conditions.slowConnectDelay = 1_000...15_000
         network.conditions.lateness = 0...30_000
         network.conditions.closeTimeout = 2_000...10_000
+        // A response to a poll that an intermediary repeats, and whose client doesn't get it, is lost without a notice.
+        network.conditions.repeatedRequests = 0
         self.network = network
         self.model = PrimusServerModel(on: network)
-        var options = PrimusConfiguration(
-            PrimusServerModel.endpoint,
-            transports: Transports(webSocket: network.webSocket, http: network.http, time: simulation, seed: { simulation.seed }))
+        let transports = Transports(webSocket: network.webSocket, http: network.http, time: simulation, seed: { simulation.seed })
+        var options = PrimusConfiguration(PrimusServerModel.endpoint, transports: transports)
         let server = self.model.server.configuration
         options.detection = simulation.choose([.automatic, .required, .off])
         // Without the specification, the client would assume a parser that the server doesn't have.
@@ -65,11 +67,23 @@ final class PrimusSimulation: @unchecked Sendable {
         rules.closesOnlyForCaller = false
         rules.abandonsOnlyAfterFaults = false
         self.reconnectsNow = simulation.chance(30)
-        options.allowedTransports = .webSockets
-        if server.transformer == .sockjs, simulation.chance(50) { options.connectionKinds = [.framedWebSocket] }
+        options.allowedTransports = simulation.choose([.webSockets, .polling, .all, .all])
+        options.startsWithPolling = simulation.chance(70)
+        if server.transformer == .sockjs {
+            options.connectionKinds = simulation.choose([nil, [.framedWebSocket], [.streaming], [.polling]])
+        }
+        // The others have nothing but WebSockets.
+        if server.transformer == .websockets { options.allowedTransports = .webSockets }
         let session = PrimusSession(options, seed: simulation.seed)
+        let environment = HTTPConnection.Environment(transports, cookies: session.cookies)
         self.client = SimulatedClient(
-            session, on: network, rules: rules, webSocket: { $0.webSocket! },
+            session, on: network, rules: rules,
+            connect: { request, id, events, _ in
+                switch request.connection {
+                case .webSocket(let request): network.connect(request, id: id, events: events)
+                case .http(let rules): HTTPConnection(rules, in: environment, id: id, events: events)
+                }
+            },
             perform: { work, id, driver in Self.perform(work, id, driver, on: network) })
         self.client.waiterCount = { $0.waiterCount }
         self.client.lateResult = Self.lateResult
@@ -102,6 +116,7 @@ final class PrimusSimulation: @unchecked Sendable {
         if self.simulation.violation == nil { self.checkEnd() }
         let counts = [
             "connects": self.connects, "closings": self.closings, "written": self.written, "received": self.received,
+            "polling": self.pollingConnects, "streams": self.streamConnects, "moves": self.moves,
             "arrivals": self.model.received.count, "server ends": self.model.ends, "answers": self.answers,
         ]
         return self.network.counts.merging(self.client.totals.counts) { $1 }.merging(counts) { $1 }
@@ -144,6 +159,9 @@ final class PrimusSimulation: @unchecked Sendable {
     }
 
     private func end() {
+        if let connection = self.client.read({ $0.isMoving ? $0.connection.connected : nil }) {
+            self.model.endedInMove.insert(connection)
+        }
         self.client.stop()
         self.hasEnded = true
     }
@@ -290,6 +308,10 @@ final class PrimusSimulation: @unchecked Sendable {
         case .update(.state(let state)):
             self.isOpen = state == .open
             if self.isOpen { self.connects += 1 }
+        case .update(.transport(.polling)): self.pollingConnects += 1
+        case .update(.transport(.streaming)): self.streamConnects += 1
+        // The one that follows a connection's opening precedes its state.
+        case .update(.transport(.webSockets)): if self.isOpen { self.moves += 1 }
         case .update(.ended):
             self.closings += 1
             self.simulation.require(self.closings <= self.opens, "a client that wasn't open has ended")

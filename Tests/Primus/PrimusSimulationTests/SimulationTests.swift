@@ -14,6 +14,7 @@ struct PrimusSimulationTests {
         #expect(report.average("received") > 5 && report.average("arrivals") > 5 && report.average("server ends") > 0.1)
         #expect(report.average("answers") > 1 && report.average("faults") > 2 && report.average("late events") > 1)
         #expect(report.average("pauses") > 0.02)
+        #expect(report.average("polling") > 0.3 && report.average("streams") > 0.05 && report.average("moves") > 0.1, "\(report)")
     }
 
     /// The number of clients whose delay is in one of ten equal parts is binomial, with the mean 100 and the standard deviation 9.5. A distance of

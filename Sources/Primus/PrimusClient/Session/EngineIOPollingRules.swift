@@ -89,6 +89,10 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
             case UInt8(ascii: "1") where entry.range.count == 1: self.isClosed = true
             case UInt8(ascii: "0") where self.handshake == nil:
                 self.handshake = try? EngineIOHandshake(parsing: Array(batch.bytes[entry.range].dropFirst()))
+            case _ where self.handshake == nil && self.version == .v4 && EngineIOPayload.isVersion3(batch.bytes[entry.range]):
+                // It isn't a packet.
+                batch = MessageBatch()
+                throw TransportError(.protocolViolation, "The answer of \(self.address.endpoint) is one of version 3 of engine.io.")
             default: break
             }
         }

@@ -252,21 +252,23 @@ extension PrimusSession {
             self.attempt.sockJSSession = PrimusAddress.sockJSSessionID(using: &self.generator)
         }
         let request = self.request
-        self.attempt.opening = .connecting(deadline: self.kindTimeout.map { now.advanced(by: $0) })
+        self.attempt.opening = .connecting(deadline: self.kindDeadline(now: now))
         effects.commands.append(.open(id, request))
     }
 
-    /// The time limit of the connection that is being opened; `nil` for the last one, which has that of the attempt.
+    /// When the connection that is being opened is given up; `nil` for the only one, which has the time limit of the attempt.
     ///
     /// Source: `countRTO` in `main.js` of sockjs-client.
-    private var kindTimeout: Duration? {
-        let others = self.connectionKinds.filter { $0 != self.attempt.connectionKind && !self.attempt.failures.contains($0) }
-        if others.isEmpty { return nil }
-        let limit = self.connection.policy.openTimeout / 2
-        guard let roundTrip = self.attempt.roundTrip else { return limit }
+    private func kindDeadline(now: Instant) -> Instant? {
+        let end = self.attempt.startedAt.advanced(by: self.connection.policy.openTimeout)
+        let hasOthers = self.connectionKinds.contains { $0 != self.attempt.connectionKind && !self.attempt.failures.contains($0) }
+        // All kinds share the time limit of the attempt.
+        guard hasOthers else { return self.attempt.isContinued ? max(end, now.advanced(by: .nanoseconds(1))) : nil }
+        let limit = max(.nanoseconds(1), now.duration(to: end) / 2)
+        guard let roundTrip = self.attempt.roundTrip else { return now.advanced(by: limit) }
         let timeout = roundTrip > .milliseconds(100) ? roundTrip * 4 : .milliseconds(300) + roundTrip
         // A server whose processor is busy may need longer than the round trip shows.
-        return min(limit, max(.seconds(2), timeout * 2))
+        return now.advanced(by: min(limit, max(.seconds(2), timeout * 2)))
     }
 
     mutating func received(

@@ -63,6 +63,12 @@ package enum EngineIOPayload {
         return [kind.rawValue] + bytes
     }
 
+    /// Whether a body begins as those of version 3 do: with a length.
+    package static func isVersion3(_ body: ArraySlice<UInt8>) -> Bool {
+        let digits = body.prefix(10).prefix { UInt8(ascii: "0")...UInt8(ascii: "9") ~= $0 }
+        return !digits.isEmpty && body.dropFirst(digits.count).first == self.colon
+    }
+
     /// Appends a packet as text, with the bytes of a binary message in Base64.
     private static func append(_ packet: WebSocketMessage, _ version: EngineIOVersion, to output: inout [UInt8]) {
         guard packet.kind == .binary else { return output += packet.bytes }

@@ -14,11 +14,23 @@ struct BehaviorKind: Sendable, CustomTestStringConvertible {
     var version = PrimusServerConfiguration.Version.v8
     /// The kinds of connections; `nil` for those that a client chooses itself.
     var connections: [PrimusConnectionKind]?
+    /// How long the server waits for a client that sends no further request, if nothing else tells it about the end.
+    var disconnectDelay = Duration.zero
     /// Changes the configuration of the server, after the transformer and the version.
     var configureServer: @Sendable (inout PrimusServerConfiguration) -> Void = { _ in }
     var testDescription: String { self.name }
+    /// Whether a session begins with polling, and moves to a WebSocket.
+    var moves: Bool { self.transformer == .engineIO && self.connections?.first == .polling && self.connections?.count == 2 }
 
-    static let all: [BehaviorKind] = [
+    func configureClient(_ configuration: inout PrimusConfiguration) {
+        configuration.connectionKinds = self.connections
+        // A session that begins with polling doesn't move if WebSockets aren't allowed.
+        if self.connections == [.polling] { configuration.allowedTransports = .polling }
+    }
+
+    static let all = Self.overWebSockets + Self.overHTTP
+
+    private static let overWebSockets: [BehaviorKind] = [
         BehaviorKind(name: "websockets", transformer: .websockets),
         BehaviorKind(name: "websockets of Primus 6", transformer: .websockets, version: .v6),
         BehaviorKind(name: "faye", transformer: .faye),
@@ -29,10 +41,9 @@ struct BehaviorKind: Sendable, CustomTestStringConvertible {
         BehaviorKind(name: "engine.io 3", transformer: .engineIO, version: .v6, connections: [.webSocket]),
     ]
 
-    /// Connections over HTTP, for the behaviors that don't depend on when the server notices a loss.
     static let overHTTP: [BehaviorKind] = [
-        BehaviorKind(name: "sockjs, streaming", transformer: .sockjs, connections: [.streaming]),
-        BehaviorKind(name: "sockjs, polling", transformer: .sockjs, connections: [.polling]),
+        BehaviorKind(name: "sockjs, streaming", transformer: .sockjs, connections: [.streaming], disconnectDelay: .seconds(5)),
+        BehaviorKind(name: "sockjs, polling", transformer: .sockjs, connections: [.polling], disconnectDelay: .seconds(5)),
         BehaviorKind(name: "engine.io 4, polling", transformer: .engineIO, connections: [.polling]),
         BehaviorKind(name: "engine.io 4, upgrade", transformer: .engineIO, connections: [.polling, .webSocket]),
         BehaviorKind(name: "engine.io 3, polling", transformer: .engineIO, version: .v6, connections: [.polling]),
@@ -63,9 +74,7 @@ struct Behavior: Sendable {
     /// The configuration of a client of this kind.
     func configuration() -> PrimusConfiguration {
         var configuration = self.primus.configuration()
-        configuration.connectionKinds = self.kind.connections
-        // A session that begins with polling doesn't move if WebSockets aren't allowed.
-        if self.kind.connections == [.polling] { configuration.allowedTransports = .polling }
+        self.kind.configureClient(&configuration)
         return configuration
     }
 
@@ -92,7 +101,14 @@ struct Behavior: Sendable {
         let client = self.client(configure)
         client.open()
         try await client.opened(within: Self.limit)
+        try await self.settled(client)
         return client
+    }
+
+    /// Waits until a session has moved to a WebSocket, if it does: a loss in the middle is noticed later by the server.
+    func settled(_ client: PrimusConnection) async throws {
+        guard self.kind.moves else { return }
+        try await eventually { client.transport == .webSockets }
     }
 
     /// Sends all messages back, until the registration is released.
@@ -119,7 +135,11 @@ struct Behavior: Sendable {
     /// Waits until a client that has lost its connection is open again.
     func recover(_ client: PrimusConnection) async throws {
         try await self.advance(client) { client.isConnected }
+        try await self.settled(client)
     }
+
+    /// Waits until the server knows which connections have ended.
+    func disconnectDelayEnds() { self.clock.advance(by: self.kind.disconnectDelay) }
 
     /// Advances the clock by a duration, in steps in which heartbeats are answered.
     func advance(by duration: Duration, step: Duration = .seconds(1)) {
@@ -133,10 +153,22 @@ struct Behavior: Sendable {
 
 extension EventSequence<PrimusEvent> {
     /// The names of the public events of the client for JavaScript so far, without those of messages.
-    func names() async -> [String] {
+    func names() async -> [String] { await self.allNames().filter { !$0.contains("::") } }
+
+    /// The names of the events of the client for JavaScript so far, with the private ones, and without those of messages and heartbeats.
+    func allNames() async -> [String] {
         await self.pending().compactMap { event in
             guard case .trace(let trace) = event else { return nil }
             return switch trace {
+            case .outgoingOpen: "outgoing::open"
+            case .outgoingReconnect: "outgoing::reconnect"
+            case .outgoingEnd: "outgoing::end"
+            case .outgoingURL: "outgoing::url"
+            case .outgoingData: "outgoing::data"
+            case .incomingOpen: "incoming::open"
+            case .incomingData: "incoming::data"
+            case .incomingEnd: "incoming::end"
+            case .incomingError: "incoming::error"
             case .readyStateChange(let state): "readyStateChange \(state)"
             case .open: "open"
             case .close: "close"

@@ -65,7 +65,7 @@ import Testing
         client.end()
     }
 
-    @Test(arguments: BehaviorKind.all + BehaviorKind.overHTTP)
+    @Test(arguments: BehaviorKind.all)
     func `transforms of a server rewrite and veto in both directions`(kind: BehaviorKind) async throws {
         let test = try await Behavior(kind) { configuration in
             configuration.transformIncoming = { $0 == "secret" ? nil : ["in": $0] }
@@ -118,7 +118,7 @@ import Testing
         client.end()
     }
 
-    @Test(arguments: BehaviorKind.all + BehaviorKind.overHTTP)
+    @Test(arguments: BehaviorKind.all)
     func `a client that is accepted talks to the server`(kind: BehaviorKind) async throws {
         let test = try await Behavior(kind) { configuration in
             configuration.authorize = { $0.headers["Authorization"] == "Bearer T" ? .accept : .reject("Who are you?") }
@@ -173,7 +173,7 @@ import Testing
 
     // MARK: Plugins
 
-    @Test(arguments: BehaviorKind.all + BehaviorKind.overHTTP)
+    @Test(arguments: BehaviorKind.all)
     func `events, channels, streams and requests travel both ways`(kind: BehaviorKind) async throws {
         let test = try await Behavior(kind) { $0.plugins = .all }
         let tokens = [

@@ -23,6 +23,7 @@ import Testing
         client.end()
         #expect(await events.names() == ["readyStateChange end", "close", "end"])
         #expect(await states.pending() == [.closed(nil), .opening, .open, .closed(nil)])
+        test.disconnectDelayEnds()
         #expect(test.server.sparks.isEmpty)
     }
 
@@ -115,7 +116,7 @@ import Testing
 
     // MARK: Messages
 
-    @Test(arguments: BehaviorKind.all + BehaviorKind.overHTTP)
+    @Test(arguments: BehaviorKind.all)
     func `a message comes back with its packet`(kind: BehaviorKind) async throws {
         let test = try await Behavior(kind)
         let echo = test.echo()
@@ -129,7 +130,7 @@ import Testing
         echo.cancel()
     }
 
-    @Test(arguments: BehaviorKind.all + BehaviorKind.overHTTP)
+    @Test(arguments: BehaviorKind.all)
     func `text of any language comes back`(kind: BehaviorKind) async throws {
         let test = try await Behavior(kind)
         let echo = test.echo()
@@ -152,11 +153,41 @@ import Testing
         try await client.write(0)
         try await client.end(0)
         try await eventually { values.all == [0, 0] }
+        test.disconnectDelayEnds()
         client.open()
         try await client.opened(within: Behavior.limit)
         try #require(test.server.sparks.first).end(0)
         #expect(try await messages.next()?.value == 0)
         #expect(client.state == .closed(nil))
+        token.cancel()
+    }
+
+    @Test(arguments: BehaviorKind.overHTTP.filter { !$0.moves })
+    func `what is written while a request with much is under way waits, within the limit of the queue`(kind: BehaviorKind) async throws {
+        let isHeld = Lock(false)
+        let gate = Signal()
+        let test = try await Behavior(kind) { configuration in
+            configuration.authorize = { request in
+                let brings = kind.transformer == .sockjs ? request.path.hasSuffix("xhr_send") : request.method == "POST"
+                if brings, isHeld.withLock({ $0 }) { await gate.wait() }
+                return .accept
+            }
+            configuration.authorizationTimeout = Behavior.limit
+        }
+        let values = EventRecorder<PrimusValue>()
+        let token = test.record(values)
+        let client = try await test.openClient { $0.queue = .refuse(1) }
+        isHeld.withLock { $0 = true }
+        let long = String(repeating: "x", count: 300_000)
+        #expect(client.enqueue(long))
+        try await eventually { client.driver.read { $0.mustWaitToWrite } }
+        #expect(client.enqueue(1) && !client.enqueue(2) && client.queuedCount == 1)
+        await #expect(throws: PrimusError.self) { try await client.write(3) }
+        isHeld.withLock { $0 = false }
+        gate.send()
+        try await eventually { values.all.count == 2 }
+        #expect(values.all == [.string(long), 1] && client.queuedCount == 0)
+        client.end()
         token.cancel()
     }
 
@@ -166,7 +197,7 @@ import Testing
         }
     }
 
-    @Test(arguments: BehaviorKind.all + BehaviorKind.overHTTP)
+    @Test(arguments: BehaviorKind.all)
     func `a value that can't be encoded leaves the connection alone`(kind: BehaviorKind) async throws {
         let test = try await Behavior(kind)
         let echo = test.echo()
@@ -191,6 +222,7 @@ import Testing
         test.network.cut()
         try await test.recover(client)
         let second = try await client.id(within: Behavior.limit)
+        test.disconnectDelayEnds()
         #expect(test.server.sparks.map(\.id) == [second] && first != second)
         client.end()
     }
@@ -206,6 +238,7 @@ import Testing
             try await client.opened(within: Behavior.limit)
             #expect(test.server.sparks.count == 1)
             client.end()
+            test.disconnectDelayEnds()
             #expect(test.server.sparks.isEmpty)
             #expect(
                 await events.names() == [
@@ -228,7 +261,10 @@ import Testing
         client.open()
         try await client.opened(within: Behavior.limit)
         client.end()
-        try await eventually { test.server.sparks.isEmpty }
+        try await eventually {
+            test.disconnectDelayEnds()
+            return test.server.sparks.isEmpty
+        }
     }
 
     @Test(arguments: BehaviorKind.all) func `the end comes once, however often it is called`(kind: BehaviorKind) async throws {
