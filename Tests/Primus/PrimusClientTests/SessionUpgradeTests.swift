@@ -77,13 +77,40 @@ import Testing
         #expect(lines.filter { $0.hasPrefix("reconnecting") }.count == 1 && lines.contains("abandon #\(3 - connection)"), "\(lines)")
     }
 
-    @Test func `the end of the client during the move ends the session on the WebSocket`() {
+    /// A client that was ended in the middle of the move, with a message that waits for the move.
+    private static func ended() -> SessionHarness {
         var session = Self.moving()
         session.opened(Self.webSocket)
         session.receive("3probe", on: Self.webSocket)
         session.write("last")
         let lines = session.step { $0.stop(now: $1, &$2) }
-        #expect(lines.filter { $0.contains("#") } == ["#2 5", #"#2 4"last""#, "close #2 1000", "abandon #1"], "\(lines)")
+        #expect(lines.contains("ended -") && !lines.contains { $0.contains("#") }, "\(lines)")
+        return session
+    }
+
+    @Test func `a client that is ended during the move sends what was written, and then ends the session`() {
+        var session = Self.ended()
+        #expect(session.receive("4\"ignored\"", on: Self.polling).isEmpty)
+        #expect(session.closed(Self.polling, .requested) == ["#2 5", #"#2 4"last""#, "close #2 1000", "finish"])
+    }
+
+    @Test func `a client that is ended during the move doesn't wait longer than it does for a close`() {
+        var session = Self.ended()
+        #expect(session.advance(by: .seconds(5)) == ["close #2 1000", "abandon #1", "finish"])
+        #expect(session.closed(Self.polling, .requested).isEmpty)
+    }
+
+    @Test(arguments: [1, 2])
+    func `a loss in the move of a client that was ended has no event`(connection: UInt64) {
+        var session = Self.ended()
+        #expect(session.closed(ConnectionID(rawValue: connection), drop) == ["abandon #\(3 - connection)", "finish"])
+        #expect(session.advance(by: .seconds(5)).isEmpty)
+    }
+
+    @Test func `a client that is opened again during the move of its last session gives that up`() {
+        var session = Self.ended()
+        let lines = session.open()
+        #expect(lines.contains("close #2 1000") && lines.contains("abandon #1") && lines.last?.hasPrefix("open #3 ") == true, "\(lines)")
     }
 
     @Test func `nothing moves if the server or the settings allow no WebSocket`() {

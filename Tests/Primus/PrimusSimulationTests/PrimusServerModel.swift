@@ -36,8 +36,6 @@ final class PrimusServerModel: @unchecked Sendable {
     private var arrived: [ConnectionID: Int] = [:]
     /// The connection of the last message on each spark, which may move from polling to a WebSocket.
     private var lastConnection: [String: ConnectionID] = [:]
-    /// The connections whose user has ended the client in the middle of a move, which gives up the requests in progress.
-    var endedInMove: Set<ConnectionID> = []
 
     init(on network: VirtualNetwork) {
         let simulation = network.simulation
@@ -156,7 +154,7 @@ final class PrimusServerModel: @unchecked Sendable {
         self.simulation.require(number > self.lastReceived[spark] ?? 0, "\(number) arrived after \(self.lastReceived[spark] ?? 0)")
         self.lastReceived[spark] = number
         let earlier = self.lastConnection.updateValue(connection, forKey: spark)
-        if let earlier, earlier != connection, !self.losesMessages, !self.endedInMove.contains(connection) {
+        if let earlier, earlier != connection, !self.losesMessages {
             self.simulation.require(
                 self.arrived[earlier] == self.sent[earlier]?.count, "\(number) arrived after a move that lost a message")
         }

@@ -159,9 +159,6 @@ final class PrimusSimulation: @unchecked Sendable {
     }
 
     private func end() {
-        if let connection = self.client.read({ $0.isMoving ? $0.connection.connected : nil }) {
-            self.model.endedInMove.insert(connection)
-        }
         self.client.stop()
         self.hasEnded = true
     }

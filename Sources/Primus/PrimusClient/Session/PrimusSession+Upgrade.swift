@@ -103,8 +103,10 @@ extension PrimusSession {
         self.send(EngineIOPacket(.upgrade).webSocketMessage(version), on: id, now: now, &effects)
         for message in held { self.send(message, on: id, now: now, &effects) }
         effects.log(.info, "connection \(id): the session has moved from polling to a WebSocket")
-        self.publish(.transport(.webSockets), &effects)
-        self.flush(on: id, now: now, &effects)
+        // A client that was ended sends what was written before.
+        if self.drainDeadline == nil { self.publish(.transport(.webSockets), &effects) }
+        self.flush(on: id, ignoresPause: self.drainDeadline != nil, now: now, &effects)
+        self.finishDrainingIfSent(now: now, &effects)
         if !self.isWritingPaused { self.writingCallers.resumeAll(.success(.none), &effects) }
     }
 
@@ -126,12 +128,5 @@ extension PrimusSession {
     mutating func endUpgrade(_ effects: inout Effects<Self>) {
         self.upgrade = .none
         self.move.abandon(&effects)
-    }
-
-    /// Sends what waits for the end of a move, before the client closes the connection: the server accepts a packet that moves the session
-    /// at any time.
-    mutating func finishUpgradeForEnd(now: Instant, _ effects: inout Effects<Self>) {
-        guard case .moving(let held) = self.upgrade, let id = self.connection.connected else { return }
-        self.finishUpgrade(held, on: id, now: now, &effects)
     }
 }

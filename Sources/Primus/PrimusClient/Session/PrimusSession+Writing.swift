@@ -199,7 +199,7 @@ extension PrimusSession {
     ) {
         guard self.isTransforming(item) else { return }
         _ = self.transforming.popFirst()
-        defer { if self.transforming.isEmpty, self.drainDeadline != nil { self.finishDraining(now: now, &effects) } }
+        defer { self.finishDrainingIfSent(now: now, &effects) }
         // A caller that doesn't wait any more was told that its message isn't sent.
         if let waiter = item.waiter, !self.transformCallers.remove(waiter) { return }
         // The caller of a plugin waits for the answer, not for the sending.

@@ -168,7 +168,7 @@ package struct PrimusSession: ReconnectingSession {
     var hasReceivedServerPing = false
     /// Whether the network is presumed to be gone.
     package internal(set) var isOffline = false
-    /// Until when the client, which was ended, waits for messages in the transforms.
+    /// Until when the client, which was ended, waits for messages in the transforms and for the end of a move.
     var drainDeadline: Instant?
 
     var works = PendingWork<Purpose>()
@@ -278,15 +278,24 @@ package struct PrimusSession: ReconnectingSession {
     package mutating func stop(now: Instant, _ effects: inout Effects<Self>) {
         guard let id = self.connection.connected, !self.isReleased else { return self.stopConnection(now: now, &effects) }
         if self.drainDeadline != nil { return }
-        self.finishUpgradeForEnd(now: now, &effects)
-        self.flush(on: id, ignoresPause: true, now: now, &effects)
-        guard !self.transforming.isEmpty else { return self.stopConnection(now: now, &effects) }
+        if !self.isMoving { self.flush(on: id, ignoresPause: true, now: now, &effects) }
+        guard self.hasUnsentMessages else { return self.stopConnection(now: now, &effects) }
         // What was written before the end isn't lost. For the application, the client is closed already.
         self.drainDeadline = now.advanced(by: self.connection.policy.closeTimeout)
         self.handleEnd(self.ending(for: .requested, now: now), now: now, &effects)
     }
 
-    /// Closes the connection of a client that was ended, when nothing is left to send.
+    /// Whether messages are in the transforms, or wait for the end of a move.
+    private var hasUnsentMessages: Bool { !self.transforming.isEmpty || self.isMoving }
+    /// Whether the messages of a client that was ended wait for the end of a move.
+    private var isFinishingMove: Bool { self.drainDeadline != nil && self.isMoving }
+
+    /// Closes the connection of a client that was ended, if nothing is left to send.
+    mutating func finishDrainingIfSent(now: Instant, _ effects: inout Effects<Self>) {
+        if self.drainDeadline != nil, !self.hasUnsentMessages { self.finishDraining(now: now, &effects) }
+    }
+
+    /// Closes the connection of a client that was ended, and sends nothing more.
     mutating func finishDraining(now: Instant, _ effects: inout Effects<Self>) {
         self.transformCallers.resumeAll(.failure(self.endError), &effects)
         self.stopConnection(now: now, &effects)
@@ -518,6 +527,8 @@ package struct PrimusSession: ReconnectingSession {
         // The application knows the end already.
         if self.drainDeadline != nil {
             self.transformCallers.resumeAll(.failure(ending.failure), &effects)
+            self.queue.failWaiting(ending.failure, &effects)
+            self.endUpgrade(&effects)
             return self.drainDeadline = nil
         }
         // The end of a client that was never opened has no events.
@@ -541,7 +552,7 @@ package struct PrimusSession: ReconnectingSession {
             self.trace(.offline, &effects)
         }
         self.works.cancelAll(&effects)
-        self.endUpgrade(&effects)
+        if !self.isFinishingMove { self.endUpgrade(&effects) }
         self.attempt.opening = .done
         (self.isWritingPaused, self.serverCloseDeadline, self.attempt.detectionDeadline) = (false, nil, nil)
         (self.sparkID, self.sparkIDRequestedAt, self.pingSentAt) = (nil, nil, nil)
@@ -635,7 +646,7 @@ package struct PrimusSession: ReconnectingSession {
         self.connection.sharedPolicy = Self.policy(self.latestOptions.options, isReconnect: false)
         self.setState(.closed(reported), &effects)
         self.publish(.ended(ending.kind == .requested ? nil : failure), &effects)
-        self.queue.failWaiting(failure, &effects)
+        if !self.isFinishingMove { self.queue.failWaiting(failure, &effects) }
         self.openCallers.resumeAll(.failure(failure), &effects)
         self.writingCallers.resumeAll(.failure(failure), &effects)
         self.endCallers.resumeAll(reported.map { .failure($0) } ?? .success(.none), &effects)
