@@ -11,16 +11,19 @@ import Testing
 @Suite(.usesSockets, .timeLimit(.minutes(10))) struct SparkCycleTests {
     #if canImport(Glibc)
     @Test(arguments: BehaviorKind.all.map(\.name))
-    func `a thousand sparks leave no task, descriptor, thread or memory`(kind: String) async {
-        await #expect(processExitsWith: .success) { [kind = kind as String] in try await cycle(1_000, kind) }
+    func `many sparks leave no task, descriptor, thread or memory`(kind: String) async {
+        await #expect(processExitsWith: .success) { [kind = kind as String] in try await cycle(kind) }
     }
     #endif
 }
 
 #if canImport(Glibc)
 /// Opens and ends clients over sockets, with calls of both sides in progress, and compares the resources of the process before and after.
-private func cycle(_ count: Int, _ name: String) async throws {
+private func cycle(_ name: String) async throws {
     guard let kind = BehaviorKind.all.first(where: { $0.name == name }) else { preconditionFailure("no kind \(name)") }
+    // A server notices the end of some sessions over HTTP only after a time limit.
+    let isOverHTTP = kind.connections?.contains { $0 == .polling || $0 == .streaming } ?? false
+    let count = isOverHTTP ? 100 : 1_000
     var configuration = PrimusServerConfiguration()
     (configuration.transformer, configuration.version, configuration.plugins) = (kind.transformer, kind.version, .all)
     kind.configureServer(&configuration)
