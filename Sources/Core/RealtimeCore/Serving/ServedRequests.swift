@@ -68,14 +68,15 @@ package struct ServedRequest: Sendable {
 }
 
 /// The responder of a request whose messages are taken, and whose answer is lost, for tests of clients.
-package final class LosingResponder: HTTPResponder {
+package final class LosingResponder: DroppableResponder {
     private let responder: any HTTPResponder
 
     package init(_ responder: any HTTPResponder) {
         self.responder = responder
     }
 
-    package func respond(_ response: HTTPResponse) { (self.responder as? any DroppableResponder)?.drop() }
+    package func respond(_ response: HTTPResponse) { self.drop() }
+    package func drop() { (self.responder as? any DroppableResponder)?.drop() }
     package func begin(_ head: HTTPResponseHead) {}
     package func write(_ bytes: [UInt8]) {}
     package func end() {}

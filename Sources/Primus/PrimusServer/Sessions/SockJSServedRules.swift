@@ -9,6 +9,7 @@ struct SockJSServedRules: HTTPServedConnectionRules {
     let orphanTimeout: Duration
     var pollTimeout: Duration? { nil }
     let streamLimit: Int?
+    private let messageLimit: Int
     var endsWithLostRequest: Bool { true }
     /// How the request that waits for messages is answered.
     private var transport = SockJSTransport.xhr
@@ -19,6 +20,7 @@ struct SockJSServedRules: HTTPServedConnectionRules {
         self.onClose = onClose
         self.orphanTimeout = max(.milliseconds(1), configuration.sockJSDisconnectDelay)
         self.streamLimit = max(1, configuration.sockJSResponseLimit)
+        self.messageLimit = configuration.messageLimit
     }
 
     // MARK: Requests that wait for messages
@@ -87,6 +89,12 @@ struct SockJSServedRules: HTTPServedConnectionRules {
     func received(
         _ body: [UInt8], _ request: HTTPRequestHead, into batch: inout MessageBatch
     ) throws(TransportError) -> (answer: HTTPResponse, end: CloseReason?) {
+        // A body contains several messages, each of which has the limit.
+        if body.count > self.messageLimit, let messages = (try? JSONValue(parsing: body))?.array,
+            let long = messages.lazy.compactMap({ $0.string?.utf8.count }).first(where: { $0 > self.messageLimit })
+        {
+            throw TransportError(.tooLarge, "The client sent a message of \(long) bytes. The limit is \(self.messageLimit).")
+        }
         batch.append(.text, body)
         return (Self.taken, nil)
     }
@@ -104,7 +112,9 @@ struct SockJSServedRules: HTTPServedConnectionRules {
         return json.array == nil ? HTTPResponse(status: 500, text: "Payload expected.") : nil
     }
 
-    func rejection(_ error: TransportError?) -> HTTPResponse { Self.notFound }
+    func rejection(_ error: TransportError?) -> HTTPResponse {
+        error?.code == .tooLarge ? HTTPResponse(status: 413) : Self.notFound
+    }
 
     // MARK: Responses
 

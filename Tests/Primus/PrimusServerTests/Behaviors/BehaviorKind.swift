@@ -28,6 +28,9 @@ struct BehaviorKind: Sendable, CustomTestStringConvertible {
         if self.connections == [.polling] { configuration.allowedTransports = .polling }
     }
 
+    /// Whether messages travel in requests over HTTP, at least at first.
+    var isOverHTTP: Bool { self.connections?.contains { $0 == .polling || $0 == .streaming } ?? false }
+
     static let all = Self.overWebSockets + Self.overHTTP
 
     private static let overWebSockets: [BehaviorKind] = [
@@ -138,7 +141,7 @@ struct Behavior: Sendable {
         try await self.settled(client)
     }
 
-    /// Waits until the server knows which connections have ended.
+    /// Advances the clock by the time after which the server knows which connections have ended.
     func disconnectDelayEnds() { self.clock.advance(by: self.kind.disconnectDelay) }
 
     /// Advances the clock by a duration, in steps in which heartbeats are answered.
