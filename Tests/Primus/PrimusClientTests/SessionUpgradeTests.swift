@@ -77,6 +77,16 @@ import Testing
         #expect(lines.filter { $0.hasPrefix("reconnecting") }.count == 1 && lines.contains("abandon #\(3 - connection)"), "\(lines)")
     }
 
+    @Test func `what was written before the move pauses nothing after it`() {
+        var session = Self.moving()
+        session.opened(Self.webSocket)
+        session.step { $0.writing(Self.polling, paused: true, now: $1, &$2) }
+        session.receive("3probe", on: Self.webSocket)
+        #expect(session.write("x").isEmpty)
+        #expect(session.closed(Self.polling, .requested) == ["transport webSockets", "#2 5", #"#2 4"x""#])
+        #expect(!session.machine.mustWaitToWrite && session.write("y") == [#"#2 4"y""#])
+    }
+
     /// A client that was ended in the middle of the move, with a message that waits for the move.
     private static func ended() -> SessionHarness {
         var session = Self.moving()

@@ -187,7 +187,7 @@ struct PluginCalls: Sendable {
             let isTransformed = driver.read { $0.mayTransformOutgoing }
             let content = try Self.content(message, coding, isTransformed: isTransformed)
             var isSent = false
-            driver.step { session, now, effects in isSent = session.answer(content, on: connection, now: now, &effects) }
+            driver.step { session, now, effects in isSent = session.answer(content, to: connection, now: now, &effects) }
             return isSent
         }
     }

@@ -374,7 +374,7 @@ extension PrimusSession {
         guard ending.kind == .refused, let error = ending.reason.transportError else { return }
         let isBusy = error.status.map { $0 >= 500 } ?? false
         guard [.protocolViolation, .upgradeRejected, .requestRejected].contains(error.code), !isBusy else { return }
-        (self.knowledge.spec, self.knowledge.hasNoSpec) = (nil, false)
+        (self.knowledge.spec, self.knowledge.hasNoSpec, self.knowledge.engineIO) = (nil, false, nil)
     }
 
     /// When the connection that is being opened is given up for one of another kind.

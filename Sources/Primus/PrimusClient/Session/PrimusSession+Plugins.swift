@@ -184,6 +184,11 @@ extension PrimusSession {
         mutating get { if case .open = self.state { self.connection.connected } else { nil } }
     }
 
+    /// Whether the client is open, with the session that this connection belongs to: its own one, or that from which it has moved.
+    private mutating func isCurrent(_ id: ConnectionID) -> Bool {
+        self.openConnection.map { $0 == id || self.movedConnection == id } ?? false
+    }
+
     // MARK: Calls
 
     /// The encoding of the connection and a number, for a call that isn't encoded yet.
@@ -208,7 +213,7 @@ extension PrimusSession {
             guard let channel = self.plugins.channels[number] else { throw .channelEnded }
             address = channel.address
         }
-        guard let connection = self.openConnection, let coding = self.coding, !self.isWritingPaused else { return nil }
+        guard let connection = self.openConnection, let coding = self.coding, !self.isWritingHeld else { return nil }
         let number =
             switch scope {
             case .connection: self.plugins.emitter.calls.nextID()
@@ -222,7 +227,7 @@ extension PrimusSession {
     ///
     /// - Returns: `nil` if the client isn't open, or much output waits.
     mutating func reserveRequest() -> PluginReservation? {
-        guard let connection = self.openConnection, let coding = self.coding, !self.isWritingPaused else { return nil }
+        guard let connection = self.openConnection, let coding = self.coding, !self.isWritingHeld else { return nil }
         var responses = self.plugins.responses ?? ResponderCalls(&self.plugins.generator)
         self.plugins.responses = nil
         let number = responses.nextNumber()
@@ -238,7 +243,7 @@ extension PrimusSession {
         case .closed: effects.resume(waiter, .failure(self.notOpen))
         case .opening, .reconnecting: self.openCallers.insert(waiter)
         case .open:
-            if self.isWritingPaused { self.writingCallers.insert(waiter) } else { effects.resume(waiter, .success(.none)) }
+            if self.isWritingHeld { self.writingCallers.insert(waiter) } else { effects.resume(waiter, .success(.none)) }
         }
     }
 
@@ -252,7 +257,7 @@ extension PrimusSession {
         if case .acknowledgement(_, .channel(let number)) = call, !self.hasChannel(number) {
             return effects.resume(waiter, .failure(.channelEnded))
         }
-        guard reservation.connection == self.openConnection else {
+        guard let id = self.openConnection, self.isCurrent(reservation.connection) else {
             let message = "The connection was lost before the message was sent."
             return effects.resume(waiter, .failure(PrimusError(.connectionLost, message)))
         }
@@ -267,7 +272,7 @@ extension PrimusSession {
             return
         }
         do throws(PrimusError) {
-            try self.send(content, on: reservation.connection, now: now, &effects)
+            try self.send(content, on: id, now: now, &effects)
         } catch {
             self.failCall(of: waiter, error, &effects)
         }
@@ -281,10 +286,12 @@ extension PrimusSession {
 
     /// Answers an event or a request of the server.
     ///
-    /// - Parameter content: The message; a value if it passes the transforms.
-    /// - Returns: `false` if the connection on which it arrived has ended.
-    mutating func answer(_ content: PrimusContent, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) -> Bool {
-        guard id == self.openConnection else { return false }
+    /// - Parameters:
+    ///   - content: The message; a value if it passes the transforms.
+    ///   - origin: The connection on which the event or request arrived.
+    /// - Returns: `false` if that connection has ended.
+    mutating func answer(_ content: PrimusContent, to origin: ConnectionID, now: Instant, _ effects: inout Effects<Self>) -> Bool {
+        guard let id = self.openConnection, self.isCurrent(origin) else { return false }
         switch content {
         case .value(let value):
             if let error = self.transform(value, .failIfNotOpen, nil, now: now, &effects) { self.report(error, &effects) }

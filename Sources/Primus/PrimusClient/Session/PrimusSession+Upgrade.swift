@@ -68,7 +68,7 @@ extension PrimusSession {
                 return self.abandonUpgrade("the server answered the probe with \(text)", &effects)
             }
             guard let old = self.move.complete(&self.connection) else { return }
-            self.upgrade = .moving(held: [])
+            (self.upgrade, self.movedConnection) = (.moving(held: []), old)
             // Nothing that keeps the connection alive may precede the packet that moves it.
             self.connection.reading(id, paused: true, now: now)
             effects.commands.append(.close(old, .normal, reason: EngineIOPollingRules.upgraded))
@@ -99,6 +99,8 @@ extension PrimusSession {
     ) {
         guard case .engineIO(let version, _) = self.attempt.framing else { return }
         (self.upgrade, self.attempt.connectionKind, self.knowledge.connectionKind) = (.none, .webSocket, nil)
+        // All output of the connection before has been sent, and this one has none.
+        self.isWritingPaused = false
         self.connection.reading(id, paused: false, now: now)
         self.send(EngineIOPacket(.upgrade).webSocketMessage(version), on: id, now: now, &effects)
         for message in held { self.send(message, on: id, now: now, &effects) }
@@ -107,7 +109,7 @@ extension PrimusSession {
         if self.drainDeadline == nil { self.publish(.transport(.webSockets), &effects) }
         self.flush(on: id, ignoresPause: self.drainDeadline != nil, now: now, &effects)
         self.finishDrainingIfSent(now: now, &effects)
-        if !self.isWritingPaused { self.writingCallers.resumeAll(.success(.none), &effects) }
+        self.writingCallers.resumeAll(.success(.none), &effects)
     }
 
     private mutating func abandonUpgrade(_ problem: String, _ effects: inout Effects<Self>) {

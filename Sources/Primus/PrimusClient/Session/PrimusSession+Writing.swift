@@ -19,7 +19,7 @@ extension PrimusSession {
     package mutating func direct(
         _ packet: WebSocketMessage, _ coding: PrimusCoding, now: Instant
     ) throws(PrimusError) -> (ConnectionID, WebSocketMessage)? {
-        guard let id = self.connection.connected, !self.isWritingPaused, !self.isMoving, self.queue.isEmpty, self.drainDeadline == nil,
+        guard let id = self.connection.connected, !self.isWritingHeld, self.queue.isEmpty, self.drainDeadline == nil,
             !self.sendsWithEffects, !self.mayTransformOutgoing, coding == self.coding
         else { return nil }
         let message = try self.checked(self.framed(packet))
@@ -55,7 +55,7 @@ extension PrimusSession {
     private mutating func add(
         _ content: PrimusContent, _ mode: PrimusWriteMode, _ waiter: WaiterID?, now: Instant, _ effects: inout Effects<Self>
     ) -> PrimusError? {
-        if let id = self.connection.connected, self.queue.isEmpty, !self.isWritingPaused, !self.isMoving {
+        if let id = self.connection.connected, self.queue.isEmpty, !self.isWritingHeld {
             do throws(PrimusError) {
                 try self.send(content, on: id, now: now, &effects)
                 if let waiter { effects.resume(waiter, .success(.none)) }
@@ -80,8 +80,11 @@ extension PrimusSession {
         }
     }
 
-    /// Whether much output waits for a server that reads slowly.
-    package var mustWaitToWrite: Bool { (self.isWritingPaused || self.isMoving) && self.connection.connected != nil }
+    /// Whether much output waits for a server that reads slowly, or the session moves to a WebSocket.
+    var isWritingHeld: Bool { self.isWritingPaused || self.isMoving }
+
+    /// Whether a caller waits until what was written before is sent.
+    package var mustWaitToWrite: Bool { self.isWritingHeld && self.connection.connected != nil }
 
     /// Waits until the server has read what was sent.
     package mutating func awaitWriting(_ waiter: WaiterID, _ effects: inout Effects<Self>) {
@@ -124,7 +127,7 @@ extension PrimusSession {
 
     /// Sends the messages that wait.
     mutating func flush(on id: ConnectionID, ignoresPause: Bool = false, now: Instant, _ effects: inout Effects<Self>) {
-        while ignoresPause || !(self.isWritingPaused || self.isMoving), let entry = self.queue.popFirst() {
+        while ignoresPause || !self.isWritingHeld, let entry = self.queue.popFirst() {
             do throws(PrimusError) {
                 try self.send(entry.content, on: id, now: now, &effects)
                 if let waiter = entry.waiter { effects.resume(waiter, .success(.none)) }

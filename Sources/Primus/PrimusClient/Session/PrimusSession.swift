@@ -175,6 +175,8 @@ package struct PrimusSession: ReconnectingSession {
     /// The move from polling to a WebSocket.
     var move = ConnectionMove()
     var upgrade = Upgrade.none
+    /// The connection from which the session has moved.
+    var movedConnection: ConnectionID?
     /// The credentials that the server has refused on the established connection, for the next attempt.
     private var expired: Refusal?
     var queue = PrimusWriteQueue()
@@ -292,7 +294,9 @@ package struct PrimusSession: ReconnectingSession {
 
     /// Closes the connection of a client that was ended, if nothing is left to send.
     mutating func finishDrainingIfSent(now: Instant, _ effects: inout Effects<Self>) {
-        if self.drainDeadline != nil, !self.hasUnsentMessages { self.finishDraining(now: now, &effects) }
+        guard self.drainDeadline != nil, !self.hasUnsentMessages else { return }
+        if let id = self.connection.connected { self.flush(on: id, ignoresPause: true, now: now, &effects) }
+        self.finishDraining(now: now, &effects)
     }
 
     /// Closes the connection of a client that was ended, and sends nothing more.
@@ -389,6 +393,7 @@ package struct PrimusSession: ReconnectingSession {
         self.attempt.opening = .done
         if !self.attempt.failures.isEmpty { self.knowledge.connectionKind = self.attempt.connectionKind }
         (self.phase, self.lossError, self.hasReceivedServerPing) = (.connected, nil, false)
+        (self.isWritingPaused, self.movedConnection) = (false, nil)
         (self.serverCloseDeadline, self.pingSentAt, self.sparkIDRequestedAt) = (nil, nil, nil)
         self.sparkID = self.attempt.handshake?.sid
         self.latency = self.attempt.startedAt.duration(to: now)
