@@ -17,7 +17,7 @@ nonisolated struct FeathersServer {
         let server = PrimusServer(configuration: configuration, log: .none)
         let (calls, received) = AsyncStream.makeStream(of: PrimusServerCall.self)
         self.registration = server.on(nil) { received.yield($0) }
-        // One call after the other. It ends with the stream.
+        // One call after the other, until `stop()` cancels the task.
         self.task = Task { [weak server] in
             var services = FeathersServices()
             for await call in calls {
