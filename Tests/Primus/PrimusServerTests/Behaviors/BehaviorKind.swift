@@ -33,7 +33,7 @@ struct BehaviorKind: Sendable, CustomTestStringConvertible {
 
     static let all = Self.overWebSockets + Self.overHTTP
 
-    private static let overWebSockets: [BehaviorKind] = [
+    static let overWebSockets: [BehaviorKind] = [
         BehaviorKind(name: "websockets", transformer: .websockets),
         BehaviorKind(name: "websockets of Primus 6", transformer: .websockets, version: .v6),
         BehaviorKind(name: "faye", transformer: .faye),
