@@ -185,6 +185,17 @@ import Testing
         #expect(session.advance(by: .seconds(5)).contains("connectTimedOut"))
     }
 
+    /// A client that is open over a WebSocket with the framing of SockJS.
+    private static func framedSockJS() -> SessionHarness {
+        var session = SessionHarness(.updates) { $0.transformer = .sockjs }
+        session.open()
+        session.refuse(404)
+        session.respond(1, 200, "{}")
+        session.opened(session.connection)
+        session.receive("o")
+        return session
+    }
+
     @Test(arguments: [
         (2010, "Another connection still open", PrimusCloseCode.sockJSAnotherConnection, "SockJS 2010 (Another connection still open)"),
         (1002, "Interrupted", .sockJSCannotConnect, "SockJS 1002 (Cannot connect to server)"),
@@ -192,12 +203,7 @@ import Testing
         (4711, "", PrimusCloseCode(.sockJS, 4711), "SockJS 4711"),
     ])
     func `the codes of sockjs are typed`(number: Int, text: String, code: PrimusCloseCode, description: String) {
-        var session = SessionHarness(.updates) { $0.transformer = .sockjs }
-        session.open()
-        session.refuse(404)
-        session.respond(1, 200, "{}")
-        session.opened(session.connection)
-        session.receive("o")
+        var session = Self.framedSockJS()
         session.receive("c[\(number),\"\(text)\"]")
         guard case .reconnecting(let error) = session.machine.state else {
             Issue.record("The state is \(session.machine.state)")
@@ -208,12 +214,7 @@ import Testing
     }
 
     @Test func `a session of sockjs that the server opens anew is a loss`() {
-        var session = SessionHarness(.updates) { $0.transformer = .sockjs }
-        session.open()
-        session.refuse(404)
-        session.respond(1, 200, "{}")
-        session.opened(session.connection)
-        session.receive("o")
+        var session = Self.framedSockJS()
         session.receive("o")
         guard case .reconnecting(let error) = session.machine.state else {
             Issue.record("The state is \(session.machine.state)")

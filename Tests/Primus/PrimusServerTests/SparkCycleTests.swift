@@ -6,7 +6,7 @@ import RealtimeTesting
 import TestSupport
 import Testing
 
-/// Sparks that end in the middle of calls, over each kind of connection: nothing of them and of their clients may remain. `CycleTests` does the
+/// Sparks that end in the middle of calls, over each kind of WebSocket: nothing of them and of their clients may remain. `CycleTests` does the
 /// same with a client alone.
 @Suite(.usesSockets, .timeLimit(.minutes(10))) struct SparkCycleTests {
     #if canImport(Glibc)

@@ -9,7 +9,8 @@ package import RealtimeCore
 ///                      └── error, time limit ──▶ polling
 /// ```
 /// The server sends nothing on the WebSocket before it has received the packet `upgrade`, and the client nothing between the answer to its probe
-/// and that packet, which follows the last request over polling. So all messages keep their order.
+/// and that packet, which follows the last request over polling. So all messages keep their order. A client that is ended while it moves
+/// sends its messages first, when the move is complete.
 ///
 /// Source: `probe` in `socket.js` of engine.io-client 6.6.
 extension PrimusSession {
@@ -18,7 +19,7 @@ extension PrimusSession {
         case none
         /// The server has until this time to answer.
         case probing(deadline: Instant)
-        /// The packets wait that are sent on the WebSocket after the move.
+        /// The packets of heartbeats and plugins wait that are sent on the WebSocket after the move. Other messages wait in the queue.
         case moving(held: [WebSocketMessage])
     }
 
