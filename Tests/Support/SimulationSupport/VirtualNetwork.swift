@@ -91,9 +91,10 @@ package final class VirtualNetwork: @unchecked Sendable {
         for exchange in self.exchanges { exchange.reset() }
     }
 
+    /// Returns an ID that doesn't depend on other tests of the process, and that no session over HTTP of a server has.
     func nextAccepted() -> ConnectionID {
         self.lastAccepted += 1
-        return ConnectionID(rawValue: self.lastAccepted)
+        return ConnectionID(rawValue: 1 << 63 | self.lastAccepted)
     }
 
     /// The numbers of events on the network, for the counts of a run.
