@@ -167,8 +167,11 @@ final class PrimusServerHandler: ListenerHandler {
             session.upgrade(connection, id: id)
             return session
         }
-        return self.connections.adopt(connection, id: id) { machine, _, _ in
-            guard let rest = self.rest(of: request), case .success(let framing) = self.framing(of: request, rest) else { return }
+        return self.connections.adopt(connection, id: id) { machine, _, effects in
+            guard let rest = self.rest(of: request), case .success(let framing) = self.framing(of: request, rest) else {
+                // The session to which the WebSocket belongs has ended since the upgrade was accepted.
+                return effects.commands.append(.close(id, .normal, reason: ""))
+            }
             machine.accepted(id, framing, request)
         }
     }

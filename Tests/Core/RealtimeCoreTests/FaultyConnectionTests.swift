@@ -1,29 +1,10 @@
 import RealtimeCore
 import RealtimeSystem
 import RealtimeTesting
+import TestSupport
 import Testing
 
-/// A call that passed through a decorated connection.
-private enum Call: Hashable, Sendable {
-    case opening, sent(String), flushed, paused, resumed, closing(CloseCode), abandoned
-}
-
-/// Records the calls of a connection's owner.
-private final class RecordingConnection: WebSocketConnection {
-    let calls: EventRecorder<Call>
-
-    init(_ calls: EventRecorder<Call>) {
-        self.calls = calls
-    }
-
-    func open() { self.calls.record(.opening) }
-    func enqueue(_ message: WebSocketMessage) { self.calls.record(.sent(String(decoding: message.bytes, as: UTF8.self))) }
-    func flush() { self.calls.record(.flushed) }
-    func pauseReading() { self.calls.record(.paused) }
-    func resumeReading() { self.calls.record(.resumed) }
-    func close(_ code: CloseCode, reason: String) { self.calls.record(.closing(code)) }
-    func abandon() { self.calls.record(.abandoned) }
-}
+private typealias Call = RecordingConnection.Call
 
 /// A clock whose timers are late.
 private final class LateClock: TimeSource {

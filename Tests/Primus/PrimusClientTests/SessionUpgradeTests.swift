@@ -1,7 +1,8 @@
-import PrimusClient
 import RealtimeCore
 import TestSupport
 import Testing
+
+@testable import PrimusClient
 
 /// The move of a session of engine.io from polling to a WebSocket, as lines.
 @Suite struct SessionUpgradeTests {
@@ -94,7 +95,8 @@ import Testing
         session.receive("3probe", on: Self.webSocket)
         session.write("last")
         let lines = session.step { $0.stop(now: $1, &$2) }
-        #expect(lines.contains("ended -") && !lines.contains { $0.contains("#") }, "\(lines)")
+        // The last poll ends although a consumer may be full.
+        #expect(lines.contains("ended -") && lines.filter { $0.contains("#") } == ["read #1 to the end"], "\(lines)")
         return session
     }
 
@@ -102,6 +104,41 @@ import Testing
         var session = Self.ended()
         #expect(session.receive("4\"ignored\"", on: Self.polling).isEmpty)
         #expect(session.closed(Self.polling, .requested) == ["#2 5", #"#2 4"last""#, "close #2 1000", "finish"])
+    }
+
+    @Test func `what is written after the end waits for the next connection`() {
+        var session = Self.ended()
+        #expect(session.write("later").isEmpty && session.machine.queuedCount == 2)
+        #expect(session.closed(Self.polling, .requested) == ["#2 5", #"#2 4"last""#, "close #2 1000", "finish"])
+        session.open()
+        session.opened(ConnectionID(rawValue: 3), head: HTTPResponseHead(status: 200))
+        let lines = session.receive(Self.handshake, on: ConnectionID(rawValue: 3))
+        #expect(lines.filter { $0.hasPrefix("#") } == [#"#3 4"later""#], "\(lines)")
+    }
+
+    @Test func `what was not sent before the limit precedes what was written after the end`() {
+        var session = Self.ended()
+        session.write("later")
+        session.advance(by: .seconds(5))
+        session.open()
+        session.opened(ConnectionID(rawValue: 3), head: HTTPResponseHead(status: 200))
+        let lines = session.receive(Self.handshake, on: ConnectionID(rawValue: 3))
+        #expect(lines.filter { $0.hasPrefix("#") } == [#"#3 4"last""#, #"#3 4"later""#], "\(lines)")
+    }
+
+    @Test func `a call that waits for the end of the move waits for the next connection after a loss`() {
+        let caller = WaiterID(rawValue: 7)
+        var session = Self.moving()
+        session.opened(Self.webSocket)
+        session.receive("3probe", on: Self.webSocket)
+        #expect(session.step { $0.awaitCalls(caller, &$2) }.isEmpty)
+        let lines = session.closed(Self.webSocket, drop)
+        #expect(lines.contains("resume 7") && lines.contains("state reconnecting connectionLost"), "\(lines)")
+        // It looks again.
+        #expect(session.step { $0.awaitCalls(caller, &$2) }.isEmpty)
+        session.advance(by: .seconds(1))
+        session.opened(ConnectionID(rawValue: 3), head: HTTPResponseHead(status: 200))
+        #expect(session.receive(Self.handshake, on: ConnectionID(rawValue: 3)).contains("resume 7 opened abc"))
     }
 
     @Test func `a client that is ended during the move doesn't wait longer than it does for a close`() {

@@ -220,4 +220,36 @@ import Testing
         #expect(client.lines == ["3probe", "4\"hello\""])
         echo.cancel()
     }
+
+    @Test(arguments: ["5", "poll"])
+    func `the end of a session that is about to move follows on the connection that the client uses next`(next: String) async throws {
+        let (test, echo) = try await self.start()
+        let session = try test.openEngineIO()
+        let client = test.client(session.replacing("polling", with: "websocket"))
+        client.send("2probe")
+        let spark = try #require(test.server.sparks.first)
+        try spark.write("last")
+        spark.end()
+        #expect(client.lines == ["3probe"] && client.end == nil)
+        if next == "poll" {
+            let poll = try test.start(session)
+            #expect(poll.body == "4\"last\"\u{1E}4\"primus::server::close\"" && client.end == nil)
+            #expect(try test.start(session).body == "6\u{1E}1" && client.end != nil)
+        } else {
+            client.send("5")
+            #expect(client.lines == ["3probe", "4\"last\"", "4\"primus::server::close\""])
+            #expect(client.end.map { "\($0)".contains("1000") } == true)
+        }
+        #expect(test.server.sparks.isEmpty)
+        echo.cancel()
+    }
+
+    @Test func `a WebSocket is closed whose session ends before it is accepted`() async throws {
+        let (test, echo) = try await self.start()
+        let connection = RecordingConnection()
+        let request = HTTPRequestHead(method: "GET", target: Self.socketPath + "&sid=ended")
+        _ = test.server.listenerHandler.accepted(connection, id: .nextAccepted(), request: request)
+        #expect(connection.calls.all == [.closing(.normal)] && test.server.sparks.isEmpty)
+        echo.cancel()
+    }
 }

@@ -94,7 +94,7 @@ extension PrimusSession {
 
     /// Lets a call wait for the ID of the spark, which is requested unless it is known.
     package mutating func awaitSparkID(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {
-        guard let id = self.connection.connected, self.drainDeadline == nil else {
+        guard let id = self.connection.connected, self.drain == nil else {
             return effects.resume(waiter, .failure(self.notOpen))
         }
         if let sparkID { return effects.resume(waiter, .success(.sparkID(sparkID))) }
@@ -110,6 +110,7 @@ extension PrimusSession {
         self.sparkIDCallers.remove(waiter)
         self.transformCallers.remove(waiter)
         self.queue.remove(waiter)
+        self.drain?.queue.remove(waiter)
         self.plugins.end(waiter)
         // In the same step: another task that runs the client afterwards opens it again.
         if self.endCallers.remove(waiter) { self.stop(now: now, &effects) }

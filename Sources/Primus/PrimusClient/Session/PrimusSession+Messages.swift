@@ -6,7 +6,7 @@ import RealtimeSystem
 extension PrimusSession {
     package mutating func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>) {
         // A client that was ended only waits for its own messages.
-        guard self.drainDeadline == nil else { return }
+        guard self.drain == nil else { return }
         if id == self.move.candidate { return self.candidateReceived(id, batch, now: now, &effects) }
         var current = id
         if id == self.move.replaced, let connected = self.connection.connected {
@@ -19,7 +19,7 @@ extension PrimusSession {
         batch.bytes.withUnsafeBytes { bytes in
             for entry in batch.entries {
                 // A message may have ended the connection.
-                guard self.connection.current == current, self.drainDeadline == nil else { return }
+                guard self.connection.current == current, self.drain == nil else { return }
                 switch entry.kind {
                 case .ping: continue
                 case .pong:
@@ -48,7 +48,7 @@ extension PrimusSession {
     package mutating func received(
         unreadable message: WebSocketMessage, _ error: any Error, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
     ) {
-        guard self.connection.received(id, now: now), self.drainDeadline == nil else { return }
+        guard self.connection.received(id, now: now), self.drain == nil else { return }
         self.trace(.received, message.kind, message.bytes[...], &effects)
         effects.counters.messagesIgnored += 1
         let text =

@@ -180,7 +180,7 @@ extension PrimusSession {
 
     /// The connection of a client that is open.
     // Mutating, as for `trace`: otherwise, each use would copy the session.
-    private var openConnection: ConnectionID? {
+    var openConnection: ConnectionID? {
         mutating get { if case .open = self.state { self.connection.connected } else { nil } }
     }
 

@@ -29,7 +29,7 @@ extension PrimusSession {
 
     /// The kind of the connection; `nil` if the client isn't connected.
     package var transport: PrimusTransport? {
-        guard self.connection.connected != nil, self.drainDeadline == nil else { return nil }
+        guard self.connection.connected != nil, self.drain == nil else { return nil }
         if case .moving = self.upgrade { return .polling }
         return self.attempt.connectionKind.transport
     }
@@ -106,10 +106,9 @@ extension PrimusSession {
         self.send(EngineIOPacket(.upgrade).webSocketMessage(version), on: id, now: now, &effects)
         for message in held { self.send(message, on: id, now: now, &effects) }
         effects.log(.info, "connection \(id): the session has moved from polling to a WebSocket")
-        // A client that was ended sends what was written before.
-        if self.drainDeadline == nil { self.publish(.transport(.webSockets), &effects) }
-        self.flush(on: id, ignoresPause: self.drainDeadline != nil, now: now, &effects)
-        self.finishDrainingIfSent(now: now, &effects)
+        if self.drain != nil { return self.continueDraining(now: now, &effects) }
+        self.publish(.transport(.webSockets), &effects)
+        self.flush(on: id, now: now, &effects)
         self.writingCallers.resumeAll(.success(.none), &effects)
     }
 

@@ -19,7 +19,7 @@ extension PrimusSession {
     package mutating func direct(
         _ packet: WebSocketMessage, _ coding: PrimusCoding, now: Instant
     ) throws(PrimusError) -> (ConnectionID, WebSocketMessage)? {
-        guard let id = self.connection.connected, !self.isWritingHeld, self.queue.isEmpty, self.drainDeadline == nil,
+        guard let id = self.connection.connected, !self.isWritingHeld, self.queue.isEmpty, self.drain == nil,
             !self.sendsWithEffects, !self.mayTransformOutgoing, coding == self.coding
         else { return nil }
         let message = try self.checked(self.framed(packet))
@@ -55,7 +55,7 @@ extension PrimusSession {
     private mutating func add(
         _ content: PrimusContent, _ mode: PrimusWriteMode, _ waiter: WaiterID?, now: Instant, _ effects: inout Effects<Self>
     ) -> PrimusError? {
-        if let id = self.connection.connected, self.queue.isEmpty, !self.isWritingHeld {
+        if let id = self.openConnection, self.queue.isEmpty, !self.isWritingHeld {
             do throws(PrimusError) {
                 try self.send(content, on: id, now: now, &effects)
                 if let waiter { effects.resume(waiter, .success(.none)) }
@@ -64,7 +64,7 @@ extension PrimusSession {
                 return error
             }
         }
-        if self.connection.connected == nil {
+        if self.openConnection == nil {
             guard mode == .queue else { return self.notOpen }
             // Nothing would end the wait.
             if case .closed = self.state, waiter != nil { return self.notOpen }
@@ -83,13 +83,8 @@ extension PrimusSession {
     /// Whether much output waits for a server that reads slowly, or the session moves to a WebSocket.
     var isWritingHeld: Bool { self.isWritingPaused || self.isMoving }
 
-    /// Whether a caller waits until what was written before is sent.
+    /// Whether a message waits until what was written before is sent.
     package var mustWaitToWrite: Bool { self.isWritingHeld && self.connection.connected != nil }
-
-    /// Waits until the server has read what was sent.
-    package mutating func awaitWriting(_ waiter: WaiterID, _ effects: inout Effects<Self>) {
-        if self.mustWaitToWrite { self.writingCallers.insert(waiter) } else { effects.resume(waiter, .success(.none)) }
-    }
 
     package var notOpen: PrimusError {
         switch self.state {
@@ -127,19 +122,22 @@ extension PrimusSession {
 
     /// Sends the messages that wait.
     mutating func flush(on id: ConnectionID, ignoresPause: Bool = false, now: Instant, _ effects: inout Effects<Self>) {
-        while ignoresPause || !self.isWritingHeld, let entry = self.queue.popFirst() {
-            do throws(PrimusError) {
-                try self.send(entry.content, on: id, now: now, &effects)
-                if let waiter = entry.waiter { effects.resume(waiter, .success(.none)) }
-            } catch {
-                if let waiter = entry.waiter { effects.resume(waiter, .failure(error)) } else { self.report(error, &effects) }
-            }
+        while ignoresPause || !self.isWritingHeld, let entry = self.queue.popFirst() { self.send(entry, on: id, now: now, &effects) }
+    }
+
+    /// Sends the message of a queue, and tells the caller that waits for it.
+    mutating func send(_ entry: PrimusWriteQueue.Entry, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        do throws(PrimusError) {
+            try self.send(entry.content, on: id, now: now, &effects)
+            if let waiter = entry.waiter { effects.resume(waiter, .success(.none)) }
+        } catch {
+            if let waiter = entry.waiter { effects.resume(waiter, .failure(error)) } else { self.report(error, &effects) }
         }
     }
 
     package mutating func writing(_ id: ConnectionID, paused: Bool, now: Instant, _ effects: inout Effects<Self>) {
         // Ignores a connection that closes: the next one starts with no pending output.
-        guard id == self.connection.connected else { return }
+        guard id == self.openConnection else { return }
         self.isWritingPaused = paused
         guard !paused else { return }
         self.flush(on: id, now: now, &effects)
@@ -157,7 +155,7 @@ extension PrimusSession {
     ) -> PrimusError? {
         guard self.transformsOutgoing(effects) else { return self.write(.value(value), mode, waiter, now: now, &effects) }
         var error: PrimusError?
-        if self.connection.connected == nil, mode == .failIfNotOpen { error = self.notOpen }
+        if self.openConnection == nil, mode == .failIfNotOpen { error = self.notOpen }
         if case .closed = self.state, waiter != nil { error = self.notOpen }
         if self.transforming.count >= max(1, self.options.queue.limit) {
             error = PrimusError(
@@ -183,13 +181,11 @@ extension PrimusSession {
     package mutating func takeMessages(
         now: Instant, _ effects: inout Effects<Self>
     ) -> (queue: PrimusWriteQueue, values: [PrimusValue]) {
-        if self.drainDeadline != nil { self.finishDraining(now: now, &effects) }
+        if self.drain != nil { self.finishDraining(now: now, &effects) }
         // The callers that wait were told that their messages aren't sent.
         let values = self.transforming.all.filter { $0.waiter == nil }.map(\.value)
         self.transforming.removeAll()
-        var queue = PrimusWriteQueue()
-        swap(&queue, &self.queue)
-        return (queue, values)
+        return (self.queue.takeAll(), values)
     }
 
     private static let vetoed = PrimusError(.vetoed, "A transform has discarded the message, which wasn't sent.")
@@ -202,14 +198,14 @@ extension PrimusSession {
     ) {
         guard self.isTransforming(item) else { return }
         _ = self.transforming.popFirst()
-        defer { self.finishDrainingIfSent(now: now, &effects) }
+        defer { self.continueDraining(now: now, &effects) }
         // A caller that doesn't wait any more was told that its message isn't sent.
         if let waiter = item.waiter, !self.transformCallers.remove(waiter) { return }
         // The caller of a plugin waits for the answer, not for the sending.
         if let waiter = item.waiter, self.plugins.isCaller(waiter) {
             switch result {
             case .success(let content?):
-                if let error = self.write(content, item.mode, now: now, &effects) { self.failCall(of: waiter, error, &effects) }
+                if let error = self.write(content, of: item, nil, now: now, &effects) { self.failCall(of: waiter, error, &effects) }
             case .success(nil): self.failCall(of: waiter, Self.vetoed, &effects)
             case .failure(let error): self.failCall(of: waiter, error, &effects)
             }
@@ -217,7 +213,7 @@ extension PrimusSession {
         }
         switch result {
         case .success(let content?):
-            if let error = self.write(content, item.mode, item.waiter, now: now, &effects), item.waiter == nil {
+            if let error = self.write(content, of: item, item.waiter, now: now, &effects), item.waiter == nil {
                 self.report(error, &effects)
             }
         case .success(nil):
@@ -226,5 +222,16 @@ extension PrimusSession {
         case .failure(let error):
             if let waiter = item.waiter { effects.resume(waiter, .failure(error)) } else { self.report(error, &effects) }
         }
+    }
+
+    /// Sends a message that has passed the transforms, or adds it to the queue.
+    private mutating func write(
+        _ content: PrimusContent, of item: PrimusOutgoing, _ waiter: WaiterID?, now: Instant, _ effects: inout Effects<Self>
+    ) -> PrimusError? {
+        guard let drain, item.number <= drain.lastTransformed else {
+            return self.write(content, item.mode, waiter, now: now, &effects)
+        }
+        self.drain?.queue.append(PrimusWriteQueue.Entry(content: content, waiter: waiter))
+        return nil
     }
 }

@@ -131,6 +131,17 @@ package struct PrimusSession: ReconnectingSession {
         case lost(isReported: Bool)
     }
 
+    /// The messages that were written before the client was ended, and can't be sent yet: they are in the transforms, or wait for the end of a
+    /// move. What is written later waits for the next connection.
+    struct Drain: Sendable {
+        /// When the client gives up.
+        var deadline: Instant
+        /// The messages that wait for the end of the move, in their order.
+        var queue: PrimusWriteQueue
+        /// The number of the last value in the transforms.
+        var lastTransformed: UInt64
+    }
+
     package var connection: ConnectionStateMachine
     /// The settings of the current connection or attempt and, if there is none, of the next one.
     package internal(set) var options: PrimusConfiguration
@@ -168,8 +179,8 @@ package struct PrimusSession: ReconnectingSession {
     var hasReceivedServerPing = false
     /// Whether the network is presumed to be gone.
     package internal(set) var isOffline = false
-    /// Until when the client, which was ended, waits for messages in the transforms and for the end of a move.
-    var drainDeadline: Instant?
+    /// The messages that the client, which was ended, still has to send.
+    var drain: Drain?
 
     var works = PendingWork<Purpose>()
     /// The move from polling to a WebSocket.
@@ -237,16 +248,16 @@ package struct PrimusSession: ReconnectingSession {
         .earliest(
             .earliest(
                 .earliest(self.connection.nextDeadline, self.serverCloseDeadline), .earliest(self.kindDeadline, self.upgradeDeadline)),
-            .earliest(self.attempt.detectionDeadline, self.drainDeadline))
+            .earliest(self.attempt.detectionDeadline, self.drain?.deadline))
     }
 
     package var waiterCount: Int {
         self.openCallers.count + self.endCallers.count + self.writingCallers.count + self.sparkIDCallers.count
-            + self.transformCallers.count + self.queue.waiterCount + self.plugins.waiterCount
+            + self.transformCallers.count + self.queue.waiterCount + (self.drain?.queue.waiterCount ?? 0) + self.plugins.waiterCount
     }
 
     /// The number of messages that wait for a connection.
-    package var queuedCount: Int { self.queue.count + self.transforming.count }
+    package var queuedCount: Int { self.queue.count + (self.drain?.queue.count ?? 0) + self.transforming.count }
 
     package var inactivity: String? {
         if case .closed = self.state { "The client is closed. Call open() first." } else { nil }
@@ -269,7 +280,7 @@ package struct PrimusSession: ReconnectingSession {
     /// Opens the client, unless it is open.
     package mutating func open(now: Instant, _ effects: inout Effects<Self>) {
         // The messages that are in the transforms are sent on the next connection.
-        if self.drainDeadline != nil { self.finishDraining(now: now, &effects) }
+        if self.drain != nil { self.finishDraining(now: now, &effects) }
         guard case .closed = self.state else { return }
         if let error = self.configurationError { return self.fail(error, &effects) }
         // What an earlier connection has shown doesn't hold for this one.
@@ -279,31 +290,42 @@ package struct PrimusSession: ReconnectingSession {
 
     package mutating func stop(now: Instant, _ effects: inout Effects<Self>) {
         guard let id = self.connection.connected, !self.isReleased else { return self.stopConnection(now: now, &effects) }
-        if self.drainDeadline != nil { return }
+        if self.drain != nil { return }
         if !self.isMoving { self.flush(on: id, ignoresPause: true, now: now, &effects) }
         guard self.hasUnsentMessages else { return self.stopConnection(now: now, &effects) }
         // What was written before the end isn't lost. For the application, the client is closed already.
-        self.drainDeadline = now.advanced(by: self.connection.policy.closeTimeout)
+        let deadline = now.advanced(by: self.connection.policy.closeTimeout)
+        self.drain = Drain(deadline: deadline, queue: self.queue.takeAll(), lastTransformed: self.lastTransformed)
+        // The consumers get nothing more, and the last poll must end.
+        if let replaced = self.move.replaced { effects.commands.append(.readToEnd(replaced)) }
         self.handleEnd(self.ending(for: .requested, now: now), now: now, &effects)
     }
 
-    /// Whether messages are in the transforms, or wait for the end of a move.
-    private var hasUnsentMessages: Bool { !self.transforming.isEmpty || self.isMoving }
-    /// Whether the messages of a client that was ended wait for the end of a move.
-    private var isFinishingMove: Bool { self.drainDeadline != nil && self.isMoving }
-
-    /// Closes the connection of a client that was ended, if nothing is left to send.
-    mutating func finishDrainingIfSent(now: Instant, _ effects: inout Effects<Self>) {
-        guard self.drainDeadline != nil, !self.hasUnsentMessages else { return }
-        if let id = self.connection.connected { self.flush(on: id, ignoresPause: true, now: now, &effects) }
-        self.finishDraining(now: now, &effects)
+    /// Whether messages that were written before the end are in the transforms, or wait for the end of a move.
+    private var hasUnsentMessages: Bool {
+        guard !self.isMoving, let first = self.transforming.first else { return self.isMoving }
+        return first.number <= self.drain?.lastTransformed ?? .max
     }
 
-    /// Closes the connection of a client that was ended, and sends nothing more.
+    /// Sends the messages of a client that was ended, and closes its connection if nothing is left to send.
+    mutating func continueDraining(now: Instant, _ effects: inout Effects<Self>) {
+        guard self.drain != nil, !self.isMoving, let id = self.connection.connected else { return }
+        while let entry = self.drain?.queue.popFirst() { self.send(entry, on: id, now: now, &effects) }
+        if !self.hasUnsentMessages { self.finishDraining(now: now, &effects) }
+    }
+
+    /// Closes the connection of a client that was ended. What wasn't sent waits for the next connection, unless a caller waits for it.
     mutating func finishDraining(now: Instant, _ effects: inout Effects<Self>) {
-        self.transformCallers.resumeAll(.failure(self.endError), &effects)
         self.stopConnection(now: now, &effects)
-        self.drainDeadline = nil
+        self.endDraining(self.endError, &effects)
+    }
+
+    private mutating func endDraining(_ error: PrimusError, _ effects: inout Effects<Self>) {
+        guard var drain = self.drain.take() else { return }
+        self.transformCallers.resumeAll(.failure(error), &effects)
+        drain.queue.failWaiting(error, &effects)
+        self.queue.prepend(&drain.queue)
+        self.endUpgrade(&effects)
     }
 
     package mutating func release(now: Instant, _ effects: inout Effects<Self>) {
@@ -317,7 +339,7 @@ package struct PrimusSession: ReconnectingSession {
 
     /// Reconnects now if a retry or its decision is pending. If the client is connected, checks the connection.
     package mutating func checkConnection(now: Instant, _ effects: inout Effects<Self>) {
-        guard self.drainDeadline == nil else { return }
+        guard self.drain == nil else { return }
         switch self.connection.state {
         // The attempts that failed say nothing about the network that is available now.
         case .deciding, .backingOff: self.retries.forgetAttempts()
@@ -432,7 +454,7 @@ package struct PrimusSession: ReconnectingSession {
             // The server has announced the end, and leaves it to the client.
             if let id = self.connection.connected { self.closeForServer(id, now: now, &effects) }
         }
-        if let deadline = self.drainDeadline, deadline <= now { self.finishDraining(now: now, &effects) }
+        if let deadline = self.drain?.deadline, deadline <= now { self.finishDraining(now: now, &effects) }
     }
 
     private mutating func closeForServer(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
@@ -530,12 +552,7 @@ package struct PrimusSession: ReconnectingSession {
 
     package mutating func lost(_ ending: Ending, then next: NextAttempt, now: Instant, _ effects: inout Effects<Self>) {
         // The application knows the end already.
-        if self.drainDeadline != nil {
-            self.transformCallers.resumeAll(.failure(ending.failure), &effects)
-            self.queue.failWaiting(ending.failure, &effects)
-            self.endUpgrade(&effects)
-            return self.drainDeadline = nil
-        }
+        if self.drain != nil { return self.endDraining(ending.failure, &effects) }
         // The end of a client that was never opened has no events.
         if case .closed = self.state {
             self.queue.failWaiting(ending.failure, &effects)
@@ -557,12 +574,15 @@ package struct PrimusSession: ReconnectingSession {
             self.trace(.offline, &effects)
         }
         self.works.cancelAll(&effects)
-        if !self.isFinishingMove { self.endUpgrade(&effects) }
+        // The messages of a client that was ended wait for the end of the move.
+        if self.drain == nil || !self.isMoving { self.endUpgrade(&effects) }
         self.attempt.opening = .done
         (self.isWritingPaused, self.serverCloseDeadline, self.attempt.detectionDeadline) = (false, nil, nil)
         (self.sparkID, self.sparkIDRequestedAt, self.pingSentAt) = (nil, nil, nil)
         self.sparkIDCallers.resumeAll(.failure(failure), &effects)
         self.pluginsLost(failure, isFinal: next == .never, &effects)
+        // They wait for the next connection instead. After the last one, they are told why it ended.
+        if next != .never { self.writingCallers.resumeAll(.success(.none), &effects) }
         if case .connected = self.phase { self.phase = .lost(isReported: false) }
         self.lossError = ending.kind == .requested ? nil : failure.forStorage
         let isFirst = self.retry == nil
@@ -651,7 +671,7 @@ package struct PrimusSession: ReconnectingSession {
         self.connection.sharedPolicy = Self.policy(self.latestOptions.options, isReconnect: false)
         self.setState(.closed(reported), &effects)
         self.publish(.ended(ending.kind == .requested ? nil : failure), &effects)
-        if !self.isFinishingMove { self.queue.failWaiting(failure, &effects) }
+        self.queue.failWaiting(failure, &effects)
         self.openCallers.resumeAll(.failure(failure), &effects)
         self.writingCallers.resumeAll(.failure(failure), &effects)
         self.endCallers.resumeAll(reported.map { .failure($0) } ?? .success(.none), &effects)

@@ -42,9 +42,28 @@ package struct PrimusWriteQueue: Sendable {
                         "The message wasn't sent: \(policy.limit) messages wait for a connection already. Wait until the client is open."))
             }
         }
+        self.append(entry)
+        return dropped.map { .dropped($0) } ?? .added
+    }
+
+    /// Adds a message without regard to a limit.
+    mutating func append(_ entry: Entry) {
         self.entries.append(entry)
         if let waiter = entry.waiter { self.waiters.insert(waiter) }
-        return dropped.map { .dropped($0) } ?? .added
+    }
+
+    /// Moves the messages of another queue in front of those of this one.
+    mutating func prepend(_ other: inout PrimusWriteQueue) {
+        if other.isEmpty { return }
+        while let entry = self.popFirst() { other.append(entry) }
+        self = other.takeAll()
+    }
+
+    /// Removes all messages with their callers.
+    package mutating func takeAll() -> PrimusWriteQueue {
+        var queue = PrimusWriteQueue()
+        swap(&queue, &self)
+        return queue
     }
 
     package mutating func popFirst() -> Entry? {

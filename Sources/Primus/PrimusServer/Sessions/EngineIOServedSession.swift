@@ -52,6 +52,8 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
         var isReadingPaused = false
         /// Whether the owner was asked to pause writing.
         var isWritingPaused = false
+        /// How the owner has closed a session whose client was about to move.
+        var closing: (code: CloseCode, reason: String)?
     }
     private let session = Lock(Session())
 
@@ -168,11 +170,19 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
     }
 
     func close(_ code: CloseCode, reason: String) {
-        self.abandonCandidate()
         // As the original, which forgets a client with an error immediately.
         if code == .protocolError, self.isPolling {
+            self.abandonCandidate()
             return self.polling.fail(TransportError(.protocolViolation, "The client isn't one of engine.io: \(reason)"))
         }
+        // A client that knows the answer to its probe may not poll any more: the next poll or the move, whichever comes first, brings what waits
+        // and the end.
+        let mayMove = self.session.withLock { session in
+            guard case .probing(let candidate) = session.state, candidate.isProbed else { return false }
+            session.closing = (code, reason)
+            return true
+        }
+        if !mayMove { self.abandonCandidate() }
         self.current?.close(code, reason: reason)
     }
 
@@ -262,11 +272,13 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
 
     /// The client has received the answers to all of its requests, and uses the WebSocket from now on.
     private func move(_ id: ConnectionID) {
+        var closing: (code: CloseCode, reason: String)?
         let connection = self.session.withLock { session -> (any WebSocketConnection)? in
             guard case .probing(let candidate) = session.state, candidate.id == id, candidate.isProbed else { return nil }
             session.state = .webSocket(id, candidate.connection)
             for message in self.polling.takeUnsent() { candidate.connection.enqueue(message) }
             if session.isReadingPaused { candidate.connection.pauseReading() }
+            closing = session.closing.take()
             return candidate.connection
         }
         guard let connection else { return self.closeCandidate(id) }
@@ -275,6 +287,7 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
         // The WebSocket reports anew that it has too much to send.
         self.writing(id, paused: false)
         connection.flush()
+        if let closing { connection.close(closing.code, reason: closing.reason) }
     }
 
     func writing(_ id: ConnectionID, paused: Bool) {
