@@ -377,9 +377,7 @@ public final class PrimusConnection: Sendable {
     /// - Throws: ``PrimusError/Code/invalidConfiguration`` if a value is invalid, or if a setting was set that a client keeps. The client then
     ///   keeps its settings.
     public func update(_ change: (inout PrimusConfiguration) -> Void) throws(PrimusError) {
-        while true {
-            // The closure runs without a lock. If another thread has changed the settings meanwhile, its changes must not be lost.
-            let (old, revision) = self.driver.read { $0.latestOptions }
+        try self.driver.updateOptions { old throws(PrimusError) in
             var new = old
             change(&new)
             guard new.keeps(old) else {
@@ -389,9 +387,7 @@ public final class PrimusConnection: Sendable {
                 throw PrimusError(.invalidConfiguration, message)
             }
             if let error = new.validationError { throw PrimusError(.invalidConfiguration, "Invalid configuration: \(error)") }
-            var isChanged = false
-            self.driver.step { session, _, effects in isChanged = session.setOptions(new, after: revision, &effects) }
-            if isChanged { return }
+            return new
         }
     }
 

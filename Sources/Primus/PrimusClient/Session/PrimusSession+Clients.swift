@@ -5,44 +5,14 @@ import RealtimeSystem
 
 /// The calls that wait for states, the consumers, and the settings.
 extension PrimusSession {
-    /// Settings that were changed while the client exists.
-    struct Settings: Sendable {
-        /// The number of changes.
-        var revision: UInt64 = 0
-        /// The settings for the next attempt to connect, unless they are those in use.
-        var next: PrimusConfiguration?
-    }
-
     // MARK: Settings
 
-    /// The settings that were set last, and the number of their changes.
-    package var latestOptions: (options: PrimusConfiguration, revision: UInt64) {
-        (self.settings?.next ?? self.options, self.settings?.revision ?? 0)
-    }
-
-    /// Changes the settings. They apply now if there is neither a connection nor an attempt, and otherwise to the next attempt.
-    ///
-    /// - Returns: `false` if the settings were changed since this revision.
-    package mutating func setOptions(_ options: PrimusConfiguration, after revision: UInt64, _ effects: inout Effects<Self>) -> Bool {
-        guard self.latestOptions.revision == revision else { return false }
-        self.settings = Settings(revision: revision + 1, next: options)
-        switch self.connection.state {
-        case .opening, .handshaking, .connected, .resuming: break
-        case .idle, .backingOff, .deciding, .closing, .closed: self.applyOptions(&effects)
-        }
-        return true
-    }
-
-    /// Applies the settings that were changed during the last connection or attempt.
-    mutating func applyOptions(_ effects: inout Effects<Self>) {
-        guard let settings, let new = settings.next else { return }
-        self.settings = Settings(revision: settings.revision)
-        effects.commands.append(.release(self.options))
-        if new.endpoint != self.options.endpoint || new.detection != self.options.detection { self.knowledge = Knowledge() }
-        self.options = new
-        if let coding = Self.coding(new) { self.coding = coding }
+    package mutating func use(_ options: PrimusConfiguration) {
+        if options.endpoint != self.options.endpoint || options.detection != self.options.detection { self.knowledge = Knowledge() }
+        self.options = options
+        if let coding = Self.coding(options) { self.coding = coding }
         let isReconnect = if case .closed = self.state { false } else { self.hasConnected || self.retry != nil }
-        self.connection.sharedPolicy = Self.policy(new, isReconnect: isReconnect)
+        self.connection.sharedPolicy = Self.policy(options, isReconnect: isReconnect)
     }
 
     /// The error of a configuration with an invalid value; `nil` if it is valid.

@@ -7,7 +7,7 @@ import RealtimeSystem
 /// It performs no I/O and reads no clock. Extensions in other files contain the steps before a connection, the messages, and the queue.
 ///
 /// Source: `primus.js` and `index.js` of Primus 8, and those of Primus 6 for the older heartbeat.
-package struct PrimusSession: ReconnectingSession {
+package struct PrimusSession: ConfigurableSession {
     package typealias Event = PrimusEvent
     package typealias Failure = PrimusError
     package typealias Request = PrimusRequest
@@ -146,7 +146,7 @@ package struct PrimusSession: ReconnectingSession {
     /// The settings of the current connection or attempt and, if there is none, of the next one.
     package internal(set) var options: PrimusConfiguration
     /// The changes of the settings, since the first one.
-    @Boxed var settings: Settings?
+    @Boxed package var settings: ChangedSettings<PrimusConfiguration>?
     package internal(set) var state = PrimusState.closed(nil)
     var attempt: Attempt
     var knowledge = Knowledge()

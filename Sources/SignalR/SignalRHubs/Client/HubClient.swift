@@ -328,9 +328,7 @@ public final class HubClient: Sendable {
     /// - Throws: ``HubError/Code/invalidConfiguration`` if a value is invalid, or if a setting was set that a client keeps. The client then
     ///   keeps its settings.
     public func update(_ change: (inout HubConfiguration) -> Void) throws(HubError) {
-        while true {
-            // The closure runs without a lock. If another thread has changed the settings meanwhile, its changes must not be lost.
-            let (old, revision) = self.driver.read { $0.latestOptions }
+        try self.driver.updateOptions { old throws(HubError) in
             var new = old
             change(&new)
             guard new.keeps(old) else {
@@ -340,9 +338,7 @@ public final class HubClient: Sendable {
                 throw HubError(.invalidConfiguration, message)
             }
             if let error = new.validationError { throw HubError(.invalidConfiguration, "Invalid configuration: \(error)") }
-            var isChanged = false
-            self.driver.step { session, _, effects in isChanged = session.setOptions(new, after: revision, &effects) }
-            if isChanged { return }
+            return new
         }
     }
 

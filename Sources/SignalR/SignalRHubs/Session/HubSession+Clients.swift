@@ -3,41 +3,11 @@ import SignalRWire
 
 /// The calls that wait for states, the consumers of messages, and the settings.
 extension HubSession {
-    /// Settings that were changed while the client exists.
-    struct Settings: Sendable {
-        /// The number of changes.
-        var revision: UInt64 = 0
-        /// The settings for the next attempt to connect, unless they are those in use.
-        var next: HubConfiguration?
-    }
-
     // MARK: Settings
 
-    /// The settings that were set last, and the number of their changes.
-    package var latestOptions: (options: HubConfiguration, revision: UInt64) {
-        (self.settings?.next ?? self.options, self.settings?.revision ?? 0)
-    }
-
-    /// Changes the settings. They apply now if there is neither a connection nor an attempt, and otherwise to the next attempt.
-    ///
-    /// - Returns: `false` if the settings were changed since this revision.
-    package mutating func setOptions(_ options: HubConfiguration, after revision: UInt64, _ effects: inout Effects<Self>) -> Bool {
-        guard self.latestOptions.revision == revision else { return false }
-        self.settings = Settings(revision: revision + 1, next: options)
-        switch self.connection.state {
-        case .opening, .handshaking, .connected, .resuming: break
-        case .idle, .backingOff, .deciding, .closing, .closed: self.applyOptions(&effects)
-        }
-        return true
-    }
-
-    /// Applies the settings that were changed during the last connection or attempt.
-    mutating func applyOptions(_ effects: inout Effects<Self>) {
-        guard let settings, let new = settings.next else { return }
-        self.settings = Settings(revision: settings.revision)
-        effects.commands.append(.release(self.options))
-        self.options = new
-        self.connection.sharedPolicy = Self.policy(new)
+    package mutating func use(_ options: HubConfiguration) {
+        self.options = options
+        self.connection.sharedPolicy = Self.policy(options)
     }
 
     /// The error of a configuration with an invalid value; `nil` if it is valid.

@@ -7,7 +7,7 @@ import RealtimeSystem
 /// It performs no I/O and reads no clock. Extensions in other files contain the negotiation, the messages and the calls.
 ///
 /// Source: HubProtocol.md and TransportProtocols.md of ASP.NET Core.
-package struct HubSession: ReconnectingSession {
+package struct HubSession: ConfigurableSession {
     package typealias Event = HubEvent
     package typealias Failure = HubError
     package typealias Request = HubRequest
@@ -135,7 +135,7 @@ package struct HubSession: ReconnectingSession {
     /// The settings of the current connection or attempt and, if there is none, of the next one.
     package internal(set) var options: HubConfiguration
     /// The changes of the settings, since the first one.
-    @Boxed var settings: Settings?
+    @Boxed package var settings: ChangedSettings<HubConfiguration>?
     package private(set) var state = HubState.stopped(nil)
     var attempt: Attempt
     /// The cookies of the servers, for all attempts. The connections over HTTP, which send and receive cookies as well, share them.
