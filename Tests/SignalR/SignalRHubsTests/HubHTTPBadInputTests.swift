@@ -199,7 +199,7 @@ private final class HTTPScript: ListenerHandler {
         }
         let test = try await Fixture(script, HubTransportKinds(transport))
         let error = await #expect(throws: HubError.self) { try await test.client.start() }
-        #expect(error?.transportError?.code == .closed && error?.message.contains("1000") == false, "\(error?.message ?? "")")
+        #expect(error?.transportError?.code == .closed && error?.message.contains("code 1000") == false, "\(error?.message ?? "")")
         #expect(error?.message.contains(transport.rawValue) == true)
     }
 
