@@ -39,6 +39,18 @@ import Testing
         #expect(primus.counters.decodingFailures == 1)
     }
 
+    @Test func `an unknown message of Primus is in the log, and its neighbors arrive`() async throws {
+        let lines = EventRecorder<String>()
+        let fixture = try await PrimusFixture {
+            $0.log = LogSink(minimumLevel: .debug) { level, _, message in lines.record("\(level) \(message)") }
+        }
+        let primus = try await fixture.open()
+        let messages = primus.messages
+        fixture.server.send("1", #""primus::new::2""#, "3")
+        #expect(await messages.pending().map { try? $0.value } == [1, 3])
+        try await eventually { lines.all.contains { $0.hasPrefix("debug ") && $0.contains("primus::new::2") } }
+    }
+
     @Test func `callbacks receive messages in order`() async throws {
         let fixture = try await PrimusFixture()
         let primus = try await fixture.open()

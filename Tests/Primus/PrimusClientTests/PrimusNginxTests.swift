@@ -12,20 +12,29 @@ import Testing
 @Suite(.usesSockets, .enabled(if: Nginx.path != nil, Comment(rawValue: Nginx.skipReason)), .timeLimit(.minutes(10)))
 struct PrimusNginxTests {
     private static func with(
-        _ kind: ProxiedKind, _ change: (inout Nginx.Options) -> Void, _ body: (_ client: PrimusConnection) async throws -> Void
+        _ kind: ProxiedKind, _ configure: (inout PrimusServerConfiguration) -> Void = { _ in },
+        nginx change: (inout Nginx.Options) -> Void, makeClients body: (_ makeClient: () throws -> PrimusConnection) async throws -> Void
     ) async throws {
-        let (server, echo) = kind.server()
+        let (server, echo) = kind.server(configure)
         let nginx = try await Nginx(to: try await server.start(on: SocketListener()).port, change)
         try await nginx.start()
-        let client = try kind.client("http://127.0.0.1:\(nginx.port)")
-        client.open()
-        try await client.opened(within: .seconds(600))
-        try await body(client)
-        client.end()
+        try await body { try kind.client("http://127.0.0.1:\(nginx.port)") }
         try await eventually { server.sparks.isEmpty }
         echo.cancel()
         await nginx.stop()
         await server.stop()
+    }
+
+    private static func with(
+        _ kind: ProxiedKind, _ change: (inout Nginx.Options) -> Void, _ body: (_ client: PrimusConnection) async throws -> Void
+    ) async throws {
+        try await Self.with(kind, nginx: change) { makeClient in
+            let client = try makeClient()
+            client.open()
+            try await client.opened(within: .seconds(600))
+            try await body(client)
+            client.end()
+        }
     }
 
     @Test(arguments: ProxiedKind.all, [false, true])
@@ -52,6 +61,15 @@ struct PrimusNginxTests {
         } _: { client in
             try await expectEcho(client)
             #expect(client.transport == kind.transport)
+        }
+    }
+
+    @Test(arguments: ProxiedKind.all)
+    func `a connection outlives the idle limit of nginx, if the server's heartbeats are shorter`(kind: ProxiedKind) async throws {
+        try await Self.with(kind, beatOften) {
+            $0.readTimeout = .seconds(2)
+        } makeClients: { makeClient in
+            try await expectConnection(of: kind, lasts: .seconds(3), makeClient)
         }
     }
 

@@ -16,15 +16,16 @@ struct PrimusTinyproxyTests {
     private static let wires = (try? OpenSSL.shared()) == nil ? [false] : [false, true]
 
     private static func with(
-        _ kind: ProxiedKind, isSecure: Bool = false,
+        _ kind: ProxiedKind, isSecure: Bool = false, timeout: Int = 600,
+        _ configure: (inout PrimusServerConfiguration) -> Void = { _ in },
         _ body: (_ proxy: Tinyproxy, _ relay: TestRelay, _ client: (ProxyConfiguration.Credentials) throws -> PrimusConnection) async throws
             -> Void
     ) async throws {
-        let (server, echo) = kind.server()
+        let (server, echo) = kind.server(configure)
         let identity = TLSIdentity(certificateChain: Self.pem("server"), privateKey: Self.pem("server-key"))
         let listener = isSecure ? SocketListener(tls: TLSServerConfiguration(identity)) : SocketListener()
         let port = try await server.start(on: listener).port
-        let proxy = try await Tinyproxy { ($0.credentials, $0.port) = (Self.credentials, port) }
+        let proxy = try await Tinyproxy { ($0.credentials, $0.port, $0.timeout) = (Self.credentials, port, timeout) }
         try await proxy.start()
         let relay = try TestRelay(to: proxy.port)
         try await body(proxy, relay) { credentials in
@@ -82,6 +83,13 @@ struct PrimusTinyproxyTests {
             _ = await updates.first { if case .reconnected = $0 { true } else { false } }
             try await expectEcho(client, count: 5)
             client.end()
+        }
+    }
+
+    @Test(arguments: ProxiedKind.all)
+    func `a connection outlives the idle limit of tinyproxy, if the server's heartbeats are shorter`(kind: ProxiedKind) async throws {
+        try await Self.with(kind, timeout: 2, beatOften) { _, _, makeClient in
+            try await expectConnection(of: kind, lasts: .seconds(3)) { try makeClient(Self.credentials) }
         }
     }
 }

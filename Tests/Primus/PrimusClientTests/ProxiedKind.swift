@@ -1,6 +1,7 @@
 import PrimusClient
 import PrimusServer
 import PrimusWire
+import ProxySupport
 import RealtimeCore
 import RealtimeSockets
 import RealtimeTransports
@@ -57,4 +58,20 @@ func expectEcho(_ client: PrimusConnection, count: Int = 50) async throws {
     var received: [Int] = []
     for await number in messages.prefix(count) { received.append(number) }
     #expect(received == Array(0..<count))
+}
+
+/// Expects that a connection can last for some time although nothing but the heartbeat of the server keeps it alive.
+func expectConnection(of kind: ProxiedKind, lasts duration: Duration, _ makeClient: () throws -> PrimusConnection) async throws {
+    try await expectConnection(lasts: duration) {
+        let client = try makeClient()
+        client.open()
+        try await client.opened(within: .seconds(600))
+        return ({ client.isConnected && client.transport == kind.transport && client.counters.reconnects == 0 }, { client.end() })
+    }
+}
+
+/// A server whose heartbeats are much shorter than the time limits of proxies.
+func beatOften(_ configuration: inout PrimusServerConfiguration) {
+    (configuration.pingInterval, configuration.enginePingInterval) = (.milliseconds(200), .milliseconds(200))
+    configuration.sockJSHeartbeatInterval = .milliseconds(200)
 }

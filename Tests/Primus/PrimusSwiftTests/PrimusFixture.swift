@@ -34,6 +34,16 @@ final class PrimusFixture: Sendable {
         self.record(self.primus)
     }
 
+    convenience init(_ kind: TraceKind, _ change: (PrimusConnectOptions) -> Void = { _ in }) async throws {
+        var server = PrimusServerConfiguration()
+        server.transformer = kind.transformer
+        try await self.init(server) { options in
+            // What the server would say, so that an attempt begins with the connection also where the specification isn't requested.
+            (options.transformer, options.websockets) = (kind.transformer.description, kind.websockets)
+            change(options)
+        }
+    }
+
     // A client that is open keeps itself alive.
     deinit { self.primus.end() }
 

@@ -6,6 +6,18 @@ import RealtimeTesting
 import TestSupport
 import Testing
 
+/// A kind of connection over which the sequences of events are the same.
+struct TraceKind: Sendable, CustomTestStringConvertible {
+    let transformer: PrimusTransformerKind
+    var websockets = true
+    var testDescription: String { "\(self.transformer)\(self.websockets ? "" : " without WebSockets")" }
+
+    static let all = [
+        TraceKind(transformer: .websockets), TraceKind(transformer: .engineIO), TraceKind(transformer: .engineIO, websockets: false),
+        TraceKind(transformer: .sockjs), TraceKind(transformer: .sockjs, websockets: false),
+    ]
+}
+
 /// The sequences of events of the client for JavaScript, as the listeners of this API see them.
 @Suite(.timeLimit(.minutes(10))) struct TraceTests {
     private let opening = [
@@ -17,16 +29,18 @@ import Testing
         "outgoing::reconnect", "outgoing::open", "readyStateChange opening", "outgoing::end", "outgoing::url", "reconnect",
     ]
 
-    @Test func `opening, queued writes and open`() async throws {
-        let test = try await PrimusFixture()
+    @Test(arguments: TraceKind.all)
+    func `opening, queued writes and open`(kind: TraceKind) async throws {
+        let test = try await PrimusFixture(kind)
         test.primus.write("early")
         test.primus.open()
         try await test.awaits("open")
         #expect(test.trace.all == self.opening + ["outgoing::data", "open"])
     }
 
-    @Test func `the end of the user comes once, behind the last message`() async throws {
-        let test = try await PrimusFixture()
+    @Test(arguments: TraceKind.all)
+    func `the end of the user comes once, behind the last message`(kind: TraceKind) async throws {
+        let test = try await PrimusFixture(kind)
         let events = test.memory.server.events.makeAsyncIterator()
         try await test.open()
         for _ in 0..<6 { test.primus.end(["last": 1]) }
@@ -41,8 +55,9 @@ import Testing
         #expect(test.trace.all == ["outgoing::data"] + self.ended && test.primus.readyState == .closed)
     }
 
-    @Test func `the server ends the connection behind a message, and the client doesn't reconnect`() async throws {
-        let test = try await PrimusFixture()
+    @Test(arguments: TraceKind.all)
+    func `the server ends the connection behind a message, and the client doesn't reconnect`(kind: TraceKind) async throws {
+        let test = try await PrimusFixture(kind)
         try await test.open()
         try test.memory.server.sparks[0].end("bye")
         try await test.awaits("end")
@@ -51,8 +66,9 @@ import Testing
         #expect(test.memory.server.sparks.isEmpty && test.trace.all.last == "end")
     }
 
-    @Test func `a drop, and the next connection`() async throws {
-        let test = try await PrimusFixture()
+    @Test(arguments: TraceKind.all)
+    func `a drop, and the next connection`(kind: TraceKind) async throws {
+        let test = try await PrimusFixture(kind)
         try await test.open()
         test.memory.network.cut()
         try await test.awaits("open")
@@ -61,16 +77,18 @@ import Testing
                 + ["incoming::open", "reconnected", "readyStateChange open", "open"])
     }
 
-    @Test func `a drop without strategies`() async throws {
-        let test = try await PrimusFixture { $0.reconnect.strategies = [] }
+    @Test(arguments: TraceKind.all)
+    func `a drop without strategies`(kind: TraceKind) async throws {
+        let test = try await PrimusFixture(kind) { $0.reconnect.strategies = [] }
         try await test.open()
         test.memory.network.cut()
         try await test.awaits("end")
         #expect(test.trace.all == ["incoming::end", "readyStateChange end", "close", "outgoing::end", "end"])
     }
 
-    @Test func `refusals at the start, until the attempts are used up`() async throws {
-        let test = try await PrimusFixture { $0.reconnect.retries = 2 }
+    @Test(arguments: TraceKind.all)
+    func `refusals at the start, until the attempts are used up`(kind: TraceKind) async throws {
+        let test = try await PrimusFixture(kind) { $0.reconnect.retries = 2 }
         test.memory.server.faults.refusalStatus = 503
         test.primus.open()
         try await test.awaits("readyStateChange end", containing: "reconnect failed")
@@ -81,24 +99,27 @@ import Testing
                 + failed)
     }
 
-    @Test func `a refusal without the strategy for it`() async throws {
-        let test = try await PrimusFixture { $0.strategy = [.disconnect] }
+    @Test(arguments: TraceKind.all)
+    func `a refusal without the strategy for it`(kind: TraceKind) async throws {
+        let test = try await PrimusFixture(kind) { $0.strategy = [.disconnect] }
         test.memory.server.faults.refusalStatus = 503
         test.primus.open()
         try await test.awaits("end")
         #expect(test.trace.all == self.opening.prefix(4) + ["incoming::error", "error"] + self.ended)
     }
 
-    @Test func `the time limit of the first attempt`() async throws {
-        let test = try await PrimusFixture { ($0.strategy, $0.timeout, $0.autodetect) = ([.disconnect], 2, false) }
+    @Test(arguments: TraceKind.all)
+    func `the time limit of the first attempt`(kind: TraceKind) async throws {
+        let test = try await PrimusFixture(kind) { ($0.strategy, $0.timeout, $0.autodetect) = ([.disconnect], 2, false) }
         test.memory.network.condition = .silent
         test.primus.open()
         try await test.awaits("end", advancingAfter: ["outgoing::url"])
         #expect(test.trace.all == self.opening.prefix(4) + ["timeout"] + self.ended)
     }
 
-    @Test func `an attempt that hangs has a limit, and the last one ends in the closed state`() async throws {
-        let test = try await PrimusFixture { ($0.reconnect.retries, $0.reconnect.timeout) = (1, 3) }
+    @Test(arguments: TraceKind.all)
+    func `an attempt that hangs has a limit, and the last one ends in the closed state`(kind: TraceKind) async throws {
+        let test = try await PrimusFixture(kind) { ($0.reconnect.retries, $0.reconnect.timeout) = (1, 3) }
         try await test.open()
         test.memory.network.condition = .silent
         test.memory.network.cut()
@@ -109,8 +130,9 @@ import Testing
         #expect(test.primus.readyState == .closed)
     }
 
-    @Test func `silence means offline until the next connection`() async throws {
-        let test = try await PrimusFixture()
+    @Test(arguments: TraceKind.all)
+    func `silence means offline until the next connection`(kind: TraceKind) async throws {
+        let test = try await PrimusFixture(kind)
         try await test.open()
         test.memory.server.faults.isSilent = true
         try await eventually {
@@ -126,8 +148,9 @@ import Testing
         #expect(test.primus.online)
     }
 
-    @Test func `the end of the user while an attempt is scheduled`() async throws {
-        let test = try await PrimusFixture()
+    @Test(arguments: TraceKind.all)
+    func `the end of the user while an attempt is scheduled`(kind: TraceKind) async throws {
+        let test = try await PrimusFixture(kind)
         try await test.open()
         test.memory.network.condition = .down
         test.memory.network.cut()
@@ -164,8 +187,9 @@ import Testing
         #expect(test.trace.all.last == "destroy" && test.primus.readyState == .closed)
     }
 
-    @Test func `destroy in a listener of open`() async throws {
-        let test = try await PrimusFixture()
+    @Test(arguments: TraceKind.all)
+    func `destroy in a listener of open`(kind: TraceKind) async throws {
+        let test = try await PrimusFixture(kind)
         test.primus.on("open", queue: test.queue) { [primus = test.primus] in _ = primus.destroy() }
         test.primus.open()
         try await test.awaits("destroy")
@@ -188,9 +212,10 @@ import Testing
         #expect(trace.all == ["outgoing::end", "close", "end"] && test.memory.server.sparks.isEmpty)
     }
 
-    @Test func `a client that was ended stays ended when the network changes`() async throws {
+    @Test(arguments: TraceKind.all)
+    func `a client that was ended stays ended when the network changes`(kind: TraceKind) async throws {
         let monitor = NetworkPathMonitor()
-        let test = try await PrimusFixture { $0.transports?.networkPath = monitor }
+        let test = try await PrimusFixture(kind) { $0.transports?.networkPath = monitor }
         try await test.open()
         test.primus.end()
         try await test.awaits("end")

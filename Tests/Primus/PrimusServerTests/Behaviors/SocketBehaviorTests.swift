@@ -191,6 +191,23 @@ import Testing
         token.cancel()
     }
 
+    @Test(arguments: BehaviorKind.all)
+    func `a full consumer stops polls, streams and WebSockets, and then gets everything in order`(kind: BehaviorKind) async throws {
+        let test = try await Behavior(kind)
+        let client = try await test.openClient { $0.messageBuffer.count = 10 }
+        let messages = client.messages(as: Int.self)
+        let spark = try #require(test.server.sparks.first)
+        for number in 0..<100 { try spark.write(number) }
+        try await eventually { client.counters.messagesReceived >= 10 }
+        let received = client.counters.messagesReceived
+        for number in 100..<1000 { try spark.write(number) }
+        #expect(client.counters.messagesReceived == received)
+        var values: [Int] = []
+        for await value in messages.prefix(1000) { values.append(value) }
+        #expect(values == Array(0..<1000))
+        client.end()
+    }
+
     private struct Broken: Encodable {
         func encode(to encoder: any Encoder) throws {
             throw EncodingError.invalidValue(0, .init(codingPath: [], debugDescription: "never"))
