@@ -1,12 +1,12 @@
 import PrimusClient
 
-/// The error with which a service of Feathers answers.
+/// The error with which a service of Feathers answers. An error of another type that the service throws has only a message.
 nonisolated struct FeathersError: Error, Codable, Sendable, CustomStringConvertible {
-    let name: String
+    let name: String?
     let message: String
-    let code: Int
+    let code: Int?
 
-    var description: String { "\(self.name) (\(self.code)): \(self.message)" }
+    var description: String { "\(self.name ?? "Error") (\(self.code ?? 500)): \(self.message)" }
 }
 
 /// A service of a Feathers application, at the other end of a connection.
@@ -14,7 +14,7 @@ nonisolated struct FeathersError: Error, Codable, Sendable, CustomStringConverti
 /// A method is an event of primus-emitter with the path of the service, the arguments and a query. The acknowledgement has an error, or `null`
 /// and the result.
 nonisolated struct FeathersService<Item: Codable & Sendable>: Sendable {
-    typealias Query = [String: String]
+    typealias Query = [String: PrimusValue]
 
     let path: String
     let primus: PrimusConnection

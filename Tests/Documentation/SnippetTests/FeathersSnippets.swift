@@ -5,13 +5,13 @@ import Testing
 // The snippets of the article on Feathers, and a server in its form for them.
 
 // snippet:feathers-error
-/// The error with which a service of Feathers answers.
+/// The error with which a service of Feathers answers. An error of another type that the service throws has only a message.
 struct FeathersError: Error, Codable, Sendable, CustomStringConvertible {
-    let name: String
+    let name: String?
     let message: String
-    let code: Int
+    let code: Int?
 
-    var description: String { "\(self.name) (\(self.code)): \(self.message)" }
+    var description: String { "\(self.name ?? "Error") (\(self.code ?? 500)): \(self.message)" }
 }
 // end
 
@@ -21,7 +21,7 @@ struct FeathersError: Error, Codable, Sendable, CustomStringConvertible {
 /// A method is an event of primus-emitter with the path of the service, the arguments and a query. The acknowledgement has an error, or `null`
 /// and the result.
 struct FeathersService<Item: Codable & Sendable>: Sendable {
-    typealias Query = [String: String]
+    typealias Query = [String: PrimusValue]
 
     let path: String
     let primus: PrimusConnection
@@ -85,7 +85,7 @@ private func use(_ primus: PrimusConnection) async throws {
     let created = todos.on("created")
     do {
         let todo = try await todos.create(["text": "write an article"])
-        print(todo.id, try await todos.find(["$limit": "10"]).count)
+        print(todo.id, try await todos.find(["$limit": 10]).count)
     } catch let error as FeathersError where error.code == 401 {
         print("sign in first")
     }
@@ -169,7 +169,7 @@ private func answer(_ call: PrimusServerCall, _ server: PrimusServer, _ users: i
         break
     }
     #expect(try await todos.patch(0, ["text": "second"]).text == "second")
-    #expect(try await todos.find(["$limit": "10"]) == [Todo(id: 0, text: "second")])
+    #expect(try await todos.find(["$limit": 10]) == [Todo(id: 0, text: "second")])
     let missing = await #expect(throws: FeathersError.self) { try await todos.patch(7, ["text": ""]) }
     #expect(missing?.code == 404)
 
