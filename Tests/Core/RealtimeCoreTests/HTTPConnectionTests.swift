@@ -573,6 +573,28 @@ private struct LineRules: HTTPConnectionRules {
         #expect(silent.events.all.all == ["opened 200", "closed timedOut "] && silent.server.disconnects.all == [true])
     }
 
+    @Test func `a connection that moves waits longer while it sends, and while the response arrives`() async throws {
+        let fixture = try await Fixture.open(isStream: false)
+        fixture.send("a")
+        fixture.connection.close(.normal, reason: "moved")
+        fixture.clock.advance(by: .seconds(6))
+        fixture.server.sending.all[0].respond(HTTPResponse(status: 200))
+        fixture.receiver.begin(HTTPResponseHead(status: 200))
+        for _ in 0..<5 {
+            fixture.receiver.write(Self.lines("b"))
+            fixture.clock.advance(by: .seconds(3))
+        }
+        fixture.receiver.end()
+        #expect(fixture.events.all.all == ["opened 200"] + Array(repeating: "received b", count: 5) + ["closed requested"])
+
+        let other = try await Fixture.open(isStream: false)
+        other.connection.close(.normal, reason: "moved")
+        other.receiver.begin(HTTPResponseHead(status: 200))
+        other.receiver.write(Self.lines("b"))
+        other.clock.advance(by: .seconds(10))
+        #expect(other.events.all.all == ["opened 200", "received b", "closed timedOut "])
+    }
+
     @Test func `a connection that moves while no request waits ends when everything was sent`() async throws {
         let fixture = try await Fixture.open(isStream: false)
         fixture.connection.pauseReading()

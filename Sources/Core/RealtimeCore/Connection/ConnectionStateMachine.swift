@@ -353,6 +353,13 @@ package struct ConnectionStateMachine: Sendable {
         self.state = .connected(id, heartbeat, since: since)
     }
 
+    /// Suspends the heartbeat of the established connection while the protocol may not send, or begins it anew.
+    package mutating func suspendHeartbeat(_ id: ConnectionID, _ isSuspended: Bool, now: Instant) {
+        guard case .connected(id, var heartbeat, let since) = self.state else { return }
+        heartbeat.suspend(isSuspended, now: now)
+        self.state = .connected(id, heartbeat, since: since)
+    }
+
     package enum CheckAction: Equatable, Sendable { case none, open(ConnectionID), resume(ConnectionID), sendProbe(ConnectionID) }
 
     /// Checks the connection now, because the network has changed or the process was suspended: starts a pending retry, also one whose

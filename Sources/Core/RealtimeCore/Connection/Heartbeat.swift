@@ -35,6 +35,8 @@ package struct Heartbeat: Sendable {
     /// When the connection counts as dead, unless the peer answers a probe that was asked for.
     private var answerDeadline: Instant?
     private var isReadingPaused = false
+    /// Whether the protocol may neither send nor expects messages for a while.
+    private var isSuspended = false
 
     package init(_ policy: HeartbeatPolicy, now: Instant) {
         self.probeAfter = policy.probeAfterSilence?.nanoseconds ?? .max
@@ -54,7 +56,9 @@ package struct Heartbeat: Sendable {
     }
     private var pingDeadline: Instant? { self.pingAfter == .max ? nil : self.lastSent + self.pingAfter }
 
-    package var nextDeadline: Instant? { .earliest(.earliest(self.probeDeadline, self.deadDeadline), self.pingDeadline) }
+    package var nextDeadline: Instant? {
+        self.isSuspended ? nil : .earliest(.earliest(self.probeDeadline, self.deadDeadline), self.pingDeadline)
+    }
 
     package mutating func received(now: Instant) {
         self.lastReceived = now
@@ -72,11 +76,19 @@ package struct Heartbeat: Sendable {
         if !paused { self.received(now: now) }
     }
 
+    /// Suspends the heartbeat, or begins it anew.
+    package mutating func suspend(_ isSuspended: Bool, now: Instant) {
+        self.isSuspended = isSuspended
+        guard !isSuspended else { return }
+        self.received(now: now)
+        self.lastSent = now
+    }
+
     /// Probes the peer now, for example after the network has changed.
     ///
     /// - Parameter timeout: The time after which the connection counts as dead if the peer doesn't respond.
     package mutating func probe(timeout: Duration, now: Instant) -> Action {
-        guard !self.isProbed, !self.isReadingPaused else { return .none }
+        guard !self.isProbed, !self.isReadingPaused, !self.isSuspended else { return .none }
         self.answerDeadline = now.advanced(by: timeout)
         self.isProbed = true
         self.lastSent = now
@@ -84,6 +96,7 @@ package struct Heartbeat: Sendable {
     }
 
     package mutating func timeout(now: Instant) -> Action {
+        if self.isSuspended { return .none }
         if let deadline = self.deadDeadline, deadline <= now { return .declareDead }
         if let deadline = self.probeDeadline, deadline <= now {
             self.isProbed = true

@@ -90,6 +90,8 @@ package struct HTTPConnectionMachine: Sendable {
     private var isExchangePaused = false
     /// Whether the response in progress has brought a message.
     private var hasReceived = false
+    /// Whether something was received since a close that waits for the end of the response, or since its last time limit.
+    private var receivesWhileClosing = false
     /// How many responses in a row ended immediately and without a message.
     private var quickAnswers = 0
 
@@ -188,6 +190,7 @@ package struct HTTPConnectionMachine: Sendable {
         case .open: break
         }
         self.state = .closing(code, reason, deadline: now.advanced(by: Self.closeTimeout))
+        self.receivesWhileClosing = false
         if case .waiting = self.receiving, self.finishesReceiving { self.receiving = .none }
         return self.send(now: now)
     }
@@ -201,8 +204,10 @@ package struct HTTPConnectionMachine: Sendable {
     package mutating func timeout(now: Instant) -> [Command] {
         if case .closing(let code, let reason, let deadline) = self.state, deadline <= now {
             guard self.finishesReceiving else { return self.end(.requested) }
-            guard self.pause == nil else {
-                // The response ends when the owner reads on.
+            let isSending = if case .none = self.sending { false } else { true }
+            guard self.pause == nil, !isSending, !self.receivesWhileClosing else {
+                // The response ends when the owner reads on, or goes on. A request with messages has a time limit of its own.
+                self.receivesWhileClosing = false
                 self.state = .closing(code, reason, deadline: now.advanced(by: Self.closeTimeout))
                 return []
             }
@@ -273,6 +278,7 @@ package struct HTTPConnectionMachine: Sendable {
                 return self.deliver(batch) + self.end(.transport(error))
             }
             self.hasReceived = self.hasReceived || !batch.entries.isEmpty
+            self.receivesWhileClosing = true
             self.pause?.bytes += body.count
             return self.deliver(batch)
         }
