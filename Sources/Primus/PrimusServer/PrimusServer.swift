@@ -94,6 +94,10 @@ public final class PrimusServer: Sendable {
     /// started, the method returns immediately.
     public func stop() async { await self.server.stop() }
 
+    /// Whether the client that has connected last notices the end of its connections: it has a WebSocket, or its request waits for messages.
+    /// For tests.
+    package var isLastSparkRead: Bool { self.sparks.last.flatMap { self.handler.session(ofSpark: $0.id) }?.hasReader ?? true }
+
     /// The handler of the server's clients, for a listener that several handlers share.
     ///
     /// Clients connect below the path of the configuration. Don't call ``start(on:)`` for this. ``stop()`` then only closes the connections; stop

@@ -178,7 +178,7 @@ extension PrimusServerHandler {
     }
 
     /// The session over HTTP of the client with an ID; `nil` if it has none.
-    private func session(ofSpark name: String) -> (any ServedRequests)? {
+    func session(ofSpark name: String) -> (any ServedRequests)? {
         guard let id = self.connections.driver.read({ $0.connection(named: name) }) else { return nil }
         return self.sessions.withLock { sessions in sessions.values.first { $0.id == id } }
     }

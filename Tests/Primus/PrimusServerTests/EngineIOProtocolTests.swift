@@ -244,6 +244,51 @@ import Testing
         echo.cancel()
     }
 
+    @Test func `a session that the server ends doesn't move to a WebSocket that is opened later`() async throws {
+        let (test, echo) = try await self.start()
+        let ends = EventRecorder<String>()
+        let observation = test.server.onDisconnection(on: CallbackExecutor { $0() }) { id, _ in ends.record(id) }
+        let session = try test.openEngineIO()
+        let spark = try #require(test.server.sparks.first)
+        try spark.write("last")
+        spark.end(reconnects: true)
+        let client = test.client(session.replacing("polling", with: "websocket"))
+        client.send("2probe", "5")
+        #expect(client.lines.isEmpty && client.end != nil)
+        #expect(try test.start(session).body == "4\"last\"" && ends.all.isEmpty)
+        #expect(try test.start(session).body == "6\u{1E}1" && ends.all == [spark.id])
+        observation.cancel()
+        echo.cancel()
+    }
+
+    /// The calls of the server and of the connections come from two threads at a time.
+    @Test func `each WebSocket of a session has an end, whatever comes first`() async throws {
+        for round in 0..<200 {
+            let (test, echo) = try await self.start()
+            let target = try test.openEngineIO().replacing("polling", with: "websocket")
+            let spark = try #require(test.server.sparks.first)
+            let connection = RecordingConnection()
+            let id = ConnectionID.nextAccepted()
+            await withTaskGroup(of: Void.self) { group in
+                group.addTask {
+                    let request = HTTPRequestHead(method: "GET", target: target)
+                    let events = test.server.listenerHandler.accepted(connection, id: id, request: request)
+                    var probe = MessageBatch()
+                    probe.append(.text, Array("2probe".utf8))
+                    events.received(id, probe)
+                    var move = MessageBatch()
+                    move.append(.text, Array("5".utf8))
+                    events.received(id, move)
+                }
+                group.addTask { if round.isMultiple(of: 2) { spark.end(reconnects: true) } else { test.server.drop(spark.id) } }
+            }
+            test.clock.advance(by: .seconds(30))
+            let isEnded = connection.calls.all.contains { if case .closing = $0 { true } else { $0 == .abandoned } }
+            #expect(isEnded, "\(connection.calls.all)")
+            echo.cancel()
+        }
+    }
+
     @Test func `a WebSocket is closed whose session ends before it is accepted`() async throws {
         let (test, echo) = try await self.start()
         let connection = RecordingConnection()

@@ -30,6 +30,8 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         /// Whether the client has asked for text in place of bytes, as Primus' own clients of engine.io do.
         let needsText: Bool
         var state = State.opening
+        /// Whether the application knows the connection.
+        var isReported = false
         /// With pings of the server: whether the client has answered the last one.
         var isAlive = true
         /// Whether the connection isn't read, so that its client can't be blamed for silence.
@@ -122,7 +124,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
 
     mutating func opened(_ id: ConnectionID, head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>) {
         guard let connection = self.connections[id], connection.state == .opening else { return }
-        self.connections.update(id) { $0.state = .open }
+        self.connections.update(id) { ($0.state, $0.isReported) = (.open, true) }
         let handshake = EngineIOHandshake(
             sid: connection.id,
             upgrades: connection.isOverHTTP && self.configuration.allowsUpgrades ? [EngineIOTransport.websocket.rawValue] : [],
@@ -545,7 +547,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
             self.waiters[waiter] = nil
             effects.resume(waiter, .failure(.disconnected))
         }
-        guard connection.state != .opening else { return }
+        guard connection.isReported else { return }
         for address in connection.channels.endAll() { self.deliver(.left(connection.spark, address), &effects) }
         self.deliver(.disconnected(id: connection.id, reason), &effects)
         self.deliver(.disconnected(connection.spark, reason), &effects)

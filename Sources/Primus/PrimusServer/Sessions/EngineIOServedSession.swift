@@ -52,7 +52,7 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
         var isReadingPaused = false
         /// Whether the owner was asked to pause writing.
         var isWritingPaused = false
-        /// How the owner has closed a session whose client was about to move.
+        /// How the owner has closed the session over polling, for a client that moves all the same.
         var closing: (code: CloseCode, reason: String)?
     }
     private let session = Lock(Session())
@@ -96,11 +96,13 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
     func upgrade(_ connection: any WebSocketConnection, id: ConnectionID) {
         let deadline = self.time.now.advanced(by: Self.upgradeTimeout)
         let isTaken = self.session.withLock { session in
-            guard case .polling = session.state else { return false }
+            guard case .polling = session.state, session.closing == nil else { return false }
             session.state = .probing(Candidate(id: id, connection: connection, deadline: deadline))
+            // Under the lock: the timer of this candidate must not be replaced by that of an earlier one.
+            self.time.schedule(self, at: deadline)
             return true
         }
-        if isTaken { self.time.schedule(self, at: deadline) } else { connection.close(.normal, reason: "") }
+        if !isTaken { connection.close(.normal, reason: "") }
     }
 
     /// Answers the poll that waits, if there is one, in place of packets.
@@ -170,29 +172,38 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
     }
 
     func close(_ code: CloseCode, reason: String) {
-        // As the original, which forgets a client with an error immediately.
-        if code == .protocolError, self.isPolling {
-            self.abandonCandidate()
-            return self.polling.fail(TransportError(.protocolViolation, "The client isn't one of engine.io: \(reason)"))
+        let (candidate, webSocket) = self.session.withLock { session -> ((any WebSocketConnection)?, (any WebSocketConnection)?) in
+            switch session.state {
+            case .ended: return (nil, nil)
+            case .webSocket(_, let connection): return (nil, connection)
+            // A client that knows the answer to its probe may not poll any more: the next poll or the move, whichever comes first, brings what
+            // waits and the end.
+            case .probing(let candidate) where candidate.isProbed && code != .protocolError:
+                session.closing = (code, reason)
+                return (nil, nil)
+            case .polling, .probing:
+                session.closing = (code, reason)
+                return (self.takeCandidate(nil, of: &session), nil)
+            }
         }
-        // A client that knows the answer to its probe may not poll any more: the next poll or the move, whichever comes first, brings what waits
-        // and the end.
-        let mayMove = self.session.withLock { session in
-            guard case .probing(let candidate) = session.state, candidate.isProbed else { return false }
-            session.closing = (code, reason)
-            return true
+        candidate?.abandon()
+        if let webSocket { return webSocket.close(code, reason: reason) }
+        // As the original, which forgets a client with an error immediately. Without effect on a polling that has ended.
+        if code == .protocolError {
+            self.polling.fail(TransportError(.protocolViolation, "The client isn't one of engine.io: \(reason)"))
+        } else {
+            self.outgoing.close(code, reason: reason)
         }
-        if !mayMove { self.abandonCandidate() }
-        self.current?.close(code, reason: reason)
     }
 
     func abandon() {
-        self.abandonCandidate()
-        let (connection, events, isEnd) = self.session.withLock { session in
+        let (candidate, connection, events, isEnd) = self.session.withLock { session in
+            let candidate = self.takeCandidate(nil, of: &session)
             defer { session.state = .ended }
             let isEnd = if case .ended = session.state { false } else { true }
-            return (self.connection(session.state), session.events.take(), isEnd)
+            return (candidate, self.connection(session.state), session.events.take(), isEnd)
         }
+        candidate?.abandon()
         // First, so that a request that follows the answer to the last one finds no session.
         if isEnd { self.onEnd() }
         connection?.abandon()
@@ -200,19 +211,14 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
         _ = events
     }
 
-    private func abandonCandidate() { self.takeCandidate(nil)?.abandon() }
-
     /// Takes the WebSocket to which the session may have moved, so that the session stays with polling.
     ///
     /// - Parameter id: The ID that it must have; `nil` for any.
-    private func takeCandidate(_ id: ConnectionID?) -> (any WebSocketConnection)? {
-        let connection = self.session.withLock { session -> (any WebSocketConnection)? in
-            guard case .probing(let candidate) = session.state, id == nil || candidate.id == id else { return nil }
-            session.state = .polling
-            return candidate.connection
-        }
-        if connection != nil { self.time.schedule(self, at: nil) }
-        return connection
+    private func takeCandidate(_ id: ConnectionID?, of session: inout Session) -> (any WebSocketConnection)? {
+        guard case .probing(let candidate) = session.state, id == nil || candidate.id == id else { return nil }
+        session.state = .polling
+        self.time.schedule(self, at: nil)
+        return candidate.connection
     }
 
     // MARK: Events of the connections
@@ -268,7 +274,9 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
         }
     }
 
-    private func closeCandidate(_ id: ConnectionID) { self.takeCandidate(id)?.close(.normal, reason: "") }
+    private func closeCandidate(_ id: ConnectionID) {
+        self.session.withLock { self.takeCandidate(id, of: &$0) }?.close(.normal, reason: "")
+    }
 
     /// The client has received the answers to all of its requests, and uses the WebSocket from now on.
     private func move(_ id: ConnectionID) {
@@ -279,10 +287,10 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
             for message in self.polling.takeUnsent() { candidate.connection.enqueue(message) }
             if session.isReadingPaused { candidate.connection.pauseReading() }
             closing = session.closing.take()
+            self.time.schedule(self, at: nil)
             return candidate.connection
         }
         guard let connection else { return self.closeCandidate(id) }
-        self.time.schedule(self, at: nil)
         self.polling.abandon()
         // The WebSocket reports anew that it has too much to send.
         self.writing(id, paused: false)
@@ -301,14 +309,20 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
     }
 
     func closed(_ id: ConnectionID, _ reason: CloseReason) {
-        guard self.isCurrent(id) else { return self.closeCandidate(id) }
-        self.abandonCandidate()
-        let events = self.session.withLock { session in
-            session.state = .ended
-            return session.events.take()
+        typealias End = (candidate: (any WebSocketConnection)?, events: (any WebSocketEvents)?)
+        let end = self.session.withLock { session -> End? in
+            switch session.state {
+            case .polling where id == self.id, .probing where id == self.id, .webSocket(id, _):
+                let candidate = self.takeCandidate(nil, of: &session)
+                session.state = .ended
+                return (candidate, session.events.take())
+            case .polling, .probing, .webSocket, .ended: return nil
+            }
         }
+        guard let end else { return self.closeCandidate(id) }
+        end.candidate?.abandon()
         self.onEnd()
-        events?.closed(self.id, reason)
+        end.events?.closed(self.id, reason)
     }
 
     // MARK: Timer

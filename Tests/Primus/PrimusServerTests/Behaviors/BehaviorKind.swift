@@ -110,8 +110,16 @@ struct Behavior: Sendable {
 
     /// Waits until a session has moved to a WebSocket, if it does: a loss in the middle is noticed later by the server.
     func settled(_ client: PrimusConnection) async throws {
-        guard self.kind.moves else { return }
-        try await eventually { client.transport == .webSockets }
+        if self.kind.moves { try await eventually { client.transport == .webSockets } }
+        // Another thread may not have sent the first request for messages yet.
+        try await eventually { self.server.isLastSparkRead }
+    }
+
+    /// Cuts the connections of a client, and waits until it has noticed that.
+    func cut(_ client: PrimusConnection) async throws {
+        try await self.settled(client)
+        self.network.cut()
+        try await eventually { !client.isConnected }
     }
 
     /// Sends all messages back, until the registration is released.
@@ -143,6 +151,18 @@ struct Behavior: Sendable {
 
     /// Advances the clock by the time after which the server knows which connections have ended.
     func disconnectDelayEnds() { self.clock.advance(by: self.kind.disconnectDelay) }
+
+    /// Waits until the server has noticed the ends of clients, after the time that it waits for them. Another thread may still handle an
+    /// answer, and a client that is ended in the middle of a move ends its session a little later.
+    func expectSparks(_ condition: ([PrimusSpark]) -> Bool) async throws {
+        var checks = 0
+        try await eventually {
+            // Rarely, because the heartbeat of open clients goes on.
+            if checks.isMultiple(of: 200) { self.disconnectDelayEnds() }
+            checks += 1
+            return condition(self.server.sparks)
+        }
+    }
 
     /// Advances the clock by a duration, in steps in which heartbeats are answered.
     func advance(by duration: Duration, step: Duration = .seconds(1)) {

@@ -18,12 +18,11 @@ import Testing
         let client = try await test.openClient()
         #expect(client.configuration.strategies == .all)
         let events = client.events()
-        test.network.cut()
+        try await test.cut(client)
         #expect(await events.names() == ["readyStateChange end", "close", "reconnect scheduled"])
         try await test.recover(client)
         #expect(await events.names() == self.opened)
-        test.disconnectDelayEnds()
-        #expect(test.server.sparks.count == 1)
+        try await test.expectSparks { $0.count == 1 }
         client.end()
     }
 
@@ -38,12 +37,12 @@ import Testing
         try await client.opened(within: Behavior.limit)
         try await test.settled(client)
         #expect(await events.allNames() == opening + ["incoming::open", "readyStateChange open", "outgoing::data", "open"])
-        test.network.cut()
+        try await test.cut(client)
         try await test.recover(client)
         #expect(
             await events.allNames() == ["incoming::end", "readyStateChange end", "close", "reconnect scheduled", "outgoing::reconnect"]
                 + opening + ["reconnect", "incoming::open", "reconnected", "readyStateChange open", "open"])
-        test.disconnectDelayEnds()
+        try await test.expectSparks { $0.count == 1 }
         try #require(test.server.sparks.first).end("bye")
         try await eventually { client.isClosed }
         #expect(
@@ -62,8 +61,7 @@ import Testing
         try await eventually { !client.isConnected }
         try await test.recover(client)
         #expect(await events.names() == ["readyStateChange end", "close", "reconnect scheduled"] + self.opened)
-        test.disconnectDelayEnds()
-        #expect(test.server.sparks.count == 1 && test.server.sparks.first != first)
+        try await test.expectSparks { $0.count == 1 && $0.first != first }
         client.end()
     }
 
@@ -86,8 +84,8 @@ import Testing
         for configure: @Sendable (inout PrimusConfiguration) -> Void in [{ $0.retry = .none }, { $0.strategies = [] }] {
             let client = try await test.openClient(configure)
             let events = client.events()
-            test.network.cut()
-            #expect(client.closingError?.code == .connectionLost)
+            try await test.cut(client)
+            try await eventually { client.closingError?.code == .connectionLost }
             test.advance(by: .seconds(100))
             #expect(await events.names() == ["readyStateChange end", "close", "end"])
             #expect(test.server.sparks.isEmpty && client.driver.nextDeadline == nil)
@@ -124,8 +122,10 @@ import Testing
         let test = try await Behavior(kind)
         let client = try await test.openClient { $0.retry = .delays([.seconds(1), .seconds(2)]) }
         let events = client.events()
-        test.network.cut()
+        try await test.cut(client)
         test.network.condition = .silent
+        // Another thread may still handle an answer.
+        try await eventually { client.reconnectDelay != nil }
         test.clock.advance(by: .seconds(1))
         test.clock.advance(by: .seconds(30))
         #expect(
@@ -146,7 +146,7 @@ import Testing
         let token = client.onUpdate(on: .tasks) { [weak client] update in
             if case .reconnectScheduled = update { client?.end() }
         }
-        test.network.cut()
+        try await test.cut(client)
         try await eventually { client.state == .closed(nil) }
         test.advance(by: .seconds(600))
         #expect(await events.names() == ["readyStateChange end", "close", "reconnect scheduled", "end"])
@@ -160,7 +160,7 @@ import Testing
             $0.retry = .backoff(PrimusBackoff(minimum: .seconds(1), maximum: .seconds(10), retries: 3))
         }
         let (events, updates) = (client.events(), client.updates())
-        test.network.cut()
+        try await test.cut(client)
         test.network.condition = .down
         try await test.advance(client) { client.isClosed }
         #expect(
@@ -189,7 +189,7 @@ import Testing
         let client = try await test.openClient { $0.retry = .backoff(backoff) }
         for _ in 0..<5 {
             let updates = client.updates()
-            test.network.cut()
+            try await test.cut(client)
             test.network.condition = .down
             try await test.advance(client) { client.driver.read { $0.retry?.attempt } == 3 }
             test.network.condition = .up
@@ -207,7 +207,7 @@ import Testing
     @Test(arguments: BehaviorKind.all) func `a change of the network ends the delay`(kind: BehaviorKind) async throws {
         let test = try await Behavior(kind)
         let client = try await test.openClient { $0.retry = .delays([.seconds(3600)]) }
-        test.network.cut()
+        try await test.cut(client)
         #expect(client.reconnectDelay == .seconds(3600))
         client.driver.step { $0.networkChanged(now: $1, &$2) }
         try await client.opened(within: Behavior.limit)
@@ -230,7 +230,7 @@ import Testing
             let spark = try #require(test.server.sparks.first)
             #expect(spark.query.contains { $0 == ("attempt", "\(attempt)") }, "\(spark.query)")
             guard attempt < 3 else { break }
-            test.network.cut()
+            try await test.cut(client)
             try await test.recover(client)
         }
         client.end()
@@ -243,7 +243,7 @@ import Testing
         let messages = client.messages.makeAsyncIterator()
         try await client.write(1)
         #expect(try await messages.next()?.value == 1)
-        test.network.cut()
+        try await test.cut(client)
         #expect(client.enqueue(2) && client.queuedCount == 1)
         try await test.recover(client)
         #expect(try await messages.next()?.value == 2)
@@ -303,8 +303,7 @@ import Testing
         }
         test.server.faults = PrimusServerFaults()
         try await test.recover(client)
-        test.disconnectDelayEnds()
-        #expect(test.server.sparks.count == 1 && test.server.sparks.first != first)
+        try await test.expectSparks { $0.count == 1 && $0.first != first }
         client.end()
     }
 }
