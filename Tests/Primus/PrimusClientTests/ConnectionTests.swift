@@ -51,6 +51,17 @@ import Testing
         try await eventually { lines.all.contains { $0.hasPrefix("debug ") && $0.contains("primus::new::2") } }
     }
 
+    @Test func `messages that are moved to another client aren't refused by its limit`() async throws {
+        let fixture = try await PrimusFixture { $0.queue = .dropOldest(3) }
+        let (first, second) = (PrimusConnection(fixture.configuration), PrimusConnection(fixture.configuration))
+        for number in 0..<3 { #expect(first.enqueue(number) && second.enqueue(number + 10)) }
+        first.moveMessages(to: second)
+        #expect(first.queuedCount == 0 && second.queuedCount == 6)
+        second.open()
+        try await second.opened()
+        #expect(fixture.server.texts == ["10", "11", "12", "0", "1", "2"])
+    }
+
     @Test func `callbacks receive messages in order`() async throws {
         let fixture = try await PrimusFixture()
         let primus = try await fixture.open()

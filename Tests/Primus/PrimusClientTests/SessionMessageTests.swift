@@ -69,6 +69,15 @@ import Testing
         #expect(session.advance(by: .seconds(20)) == ["#1 ping"])
     }
 
+    @Test func `a message that must not wait for another connection fails with a server that reads slowly`() {
+        var session = self.open(#""pingInterval":30000"#, version: "8.0.9")
+        session.step { $0.writing(ConnectionID(rawValue: 1), paused: true, now: $1, &$2) }
+        #expect(session.write("bound", .failIfNotOpen, waiter: 7).isEmpty && session.write("free").isEmpty)
+        #expect(session.closed(ConnectionID(rawValue: 1), drop).contains("fail 7 connectionLost"))
+        session.advance(by: .seconds(1))
+        #expect(session.opened(ConnectionID(rawValue: 2)).filter { $0.hasPrefix("#") } == [#"#2 "free""#])
+    }
+
     @Test func `an unknown message of Primus isn't data`() {
         var session = self.open(#""pingInterval":30000"#, version: "8.0.9")
         #expect(session.receive(#""primus::new::1""#, #""primus""#) == [#"data "primus""#])

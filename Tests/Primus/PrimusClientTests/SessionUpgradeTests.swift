@@ -141,6 +141,36 @@ import Testing
         #expect(session.receive(Self.handshake, on: ConnectionID(rawValue: 3)).contains("resume 7 opened abc"))
     }
 
+    @Test func `nothing is sent on the WebSocket before the packet of the move`() {
+        var session = Self.moving()
+        session.opened(Self.webSocket)
+        session.receive("3probe", on: Self.webSocket)
+        #expect(session.advance(by: .seconds(60)).isEmpty)
+        #expect(session.closed(Self.polling, .requested) == ["transport webSockets", "#2 5"])
+        #expect(session.advance(by: .seconds(25)) == [#"#2 4"primus::id::""#])
+    }
+
+    @Test func `a message that must not wait for another connection fails with the one that moves`() {
+        var session = Self.moving()
+        session.opened(Self.webSocket)
+        session.receive("3probe", on: Self.webSocket)
+        #expect(session.write("bound", .failIfNotOpen, waiter: 7).isEmpty && session.write("free").isEmpty)
+        #expect(session.closed(Self.webSocket, drop).contains("fail 7 connectionLost"))
+        #expect(session.machine.queuedCount == 1)
+        session.advance(by: .seconds(1))
+        session.opened(ConnectionID(rawValue: 3), head: HTTPResponseHead(status: 200))
+        let lines = session.receive(Self.handshake, on: ConnectionID(rawValue: 3))
+        #expect(lines.filter { $0.hasPrefix("#") } == [#"#3 4"free""#], "\(lines)")
+    }
+
+    @Test func `a call that waits until a client is open fails when the client is ended again`() {
+        var session = Self.ended()
+        session.step { $0.awaitOpen(WaiterID(rawValue: 7), &$2) }
+        #expect(session.step { $0.stop(now: $1, &$2) } == ["fail 7 ended"])
+        session.step { $0.awaitOpen(WaiterID(rawValue: 8), &$2) }
+        #expect(session.step { $0.release(now: $1, &$2) }.contains("fail 8 ended"))
+    }
+
     @Test func `a client that is ended during the move doesn't wait longer than it does for a close`() {
         var session = Self.ended()
         #expect(session.advance(by: .seconds(5)) == ["close #2 1000", "abandon #1", "finish"])

@@ -1,10 +1,11 @@
-import PrimusClient
 import PrimusWire
 import RealtimeCore
 import RealtimeSystem
 import RealtimeTesting
 import TestSupport
 import Testing
+
+@testable import PrimusClient
 
 /// Transforms, plugins with hooks, and the application's own parser and transformer.
 @Suite(.timeLimit(.minutes(10))) struct TransformTests {
@@ -76,6 +77,34 @@ import Testing
         #expect(fixture.server.texts == [#""last""#])
         primus.open()
         try await primus.opened()
+    }
+
+    @Test func `calls and answers that are in a transform aren't sent on the next connection`() async throws {
+        let gate = Signal()
+        let fixture = try await PrimusFixture {
+            $0.plugins = [.emitter]
+            $0.transforms = [
+                .outgoing { _ in
+                    await gate.wait()
+                    return true
+                }
+            ]
+        }
+        let primus = try await fixture.open()
+        let events = primus.emitter.on("question").makeAsyncIterator()
+        fixture.server.send(#"{"type":0,"id":1,"data":["question"]}"#)
+        let event = try #require(await events.next())
+        #expect(try event.acknowledge("late"))
+        let call = Task { try await primus.emitter.send("ask", as: Int.self, within: .seconds(1_000)) }
+        try await eventually { primus.queuedCount == 2 }
+        primus.enqueue("kept")
+        fixture.network.cut()
+        let error = await #expect(throws: PrimusError.self) { try await call.value }
+        #expect(error?.code == .connectionLost)
+        primus.reconnectNow()
+        try await primus.opened()
+        gate.send()
+        try await eventually { fixture.server.texts == [#""kept""#] }
     }
 
     @Test func `a transform that never returns delays the end for a limited time`() async throws {
@@ -187,6 +216,30 @@ import Testing
             return text.dropFirst().split(separator: "#").map { .text(String($0)) }
         }
         func message(for packet: WebSocketMessage) -> WebSocketMessage { .text("#\(String(decoding: packet.bytes, as: UTF8.self))") }
+    }
+
+    /// Calls a closure for each message that it translates.
+    private final class Calling: PrimusCustomTransformer {
+        let name = "calling"
+        let body = Lock<(@Sendable () -> Void)?>(nil)
+        func webSocket(_ endpoint: Endpoint) -> Endpoint { endpoint }
+        func packets(in message: WebSocketMessage) -> [WebSocketMessage] { [message] }
+        func message(for packet: WebSocketMessage) -> WebSocketMessage {
+            self.body.withLock { $0 }?()
+            return packet
+        }
+    }
+
+    @Test func `a close that comes while a message is translated follows it`() {
+        let (transformer, recording) = (Calling(), RecordingConnection())
+        let request = PrimusRequest(
+            connection: .webSocket(WebSocketRequest(Endpoint(scheme: "ws", host: "host", port: 80))),
+            endpoint: Endpoint(scheme: "ws", host: "host", port: 80), framing: .plain, customTransformer: transformer, customParser: nil)
+        let connection = PrimusTranslatedConnection(recording, PrimusTranslation(request))
+        transformer.body.withLock { $0 = { [weak connection] in connection?.close(.normal, reason: "") } }
+        connection.enqueue(.text("a"))
+        connection.flush()
+        #expect(recording.calls.all.filter { $0 != .flushed } == [.sent("a"), .closing(.normal)])
     }
 
     @Test func `a transformer of the application frames everything`() async throws {

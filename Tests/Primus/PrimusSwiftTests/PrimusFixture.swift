@@ -67,6 +67,8 @@ final class PrimusFixture: Sendable {
     func open() async throws {
         self.primus.open()
         try await self.awaits("open")
+        // Another thread may not have sent the first request for messages yet.
+        try await eventually { self.memory.server.isLastSparkRead }
         _ = self.trace.take()
     }
 

@@ -175,6 +175,7 @@ public final class PrimusConnection: Sendable {
     }
 
     /// Moves the messages that wait for a connection or for a transform to another client, behind those that it has. This client is closed.
+    /// The limits of the other one don't apply to them.
     ///
     /// The other client's transforms begin again with a message for which a transform is running.
     package func moveMessages(to other: PrimusConnection) {
@@ -182,12 +183,8 @@ public final class PrimusConnection: Sendable {
         self.driver.step { session, now, effects in (queue, values) = session.takeMessages(now: now, &effects) }
         if queue.isEmpty, values.isEmpty { return }
         other.driver.step { session, now, effects in
-            while let entry = queue.popFirst() {
-                if let error = session.write(entry.content, .queue, now: now, &effects) { session.report(error, &effects) }
-            }
-            for value in values {
-                if let error = session.transform(value, .queue, nil, now: now, &effects) { session.report(error, &effects) }
-            }
+            while let entry = queue.popFirst() { session.takeOver(entry, now: now, &effects) }
+            for value in values { session.takeOver(value, now: now, &effects) }
         }
     }
 

@@ -82,6 +82,8 @@ final class PrimusTranslatedConnection: WebSocketConnection {
     private struct State: Sendable {
         var messages: [WebSocketMessage] = []
         var isFlushing = false
+        /// The close that follows the messages which another thread translates.
+        var close: (code: CloseCode, reason: String)?
     }
     private let state = Lock(State())
 
@@ -108,12 +110,15 @@ final class PrimusTranslatedConnection: WebSocketConnection {
             })
         else { return }
         while true {
-            let messages = self.state.withLock { state in
+            let (messages, close) = self.state.withLock { state in
                 defer { state.messages = [] }
                 if state.messages.isEmpty { state.isFlushing = false }
-                return state.messages
+                return (state.messages, state.messages.isEmpty ? state.close.take() : nil)
             }
-            if messages.isEmpty { return }
+            if messages.isEmpty {
+                if let close { self.connection.close(close.code, reason: close.reason) }
+                return
+            }
             for message in messages { self.connection.enqueue(self.translation.outgoing(message)) }
             self.connection.flush()
         }
@@ -123,8 +128,8 @@ final class PrimusTranslatedConnection: WebSocketConnection {
     func resumeReading() { self.connection.resumeReading() }
 
     func close(_ code: CloseCode, reason: String) {
+        self.state.withLock { $0.close = (code, reason) }
         self.translate()
-        self.connection.close(code, reason: reason)
     }
 
     func abandon() { self.connection.abandon() }

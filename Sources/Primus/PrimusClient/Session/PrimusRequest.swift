@@ -103,4 +103,6 @@ package struct PrimusOutgoing: Sendable {
     package var value: PrimusValue
     package var mode: PrimusWriteMode
     package var waiter: WaiterID?
+    /// The connection on which it is sent, if it isn't sent on another one.
+    package var origin: ConnectionID?
 }

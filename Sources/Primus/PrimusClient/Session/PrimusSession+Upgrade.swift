@@ -71,7 +71,7 @@ extension PrimusSession {
             guard let old = self.move.complete(&self.connection) else { return }
             (self.upgrade, self.movedConnection) = (.moving(held: []), old)
             // Nothing that keeps the connection alive may precede the packet that moves it.
-            self.connection.reading(id, paused: true, now: now)
+            self.connection.suspendHeartbeat(id, true, now: now)
             effects.commands.append(.close(old, .normal, reason: EngineIOPollingRules.upgraded))
             return
         }
@@ -102,7 +102,7 @@ extension PrimusSession {
         (self.upgrade, self.attempt.connectionKind, self.knowledge.connectionKind) = (.none, .webSocket, nil)
         // All output of the connection before has been sent, and this one has none.
         self.isWritingPaused = false
-        self.connection.reading(id, paused: false, now: now)
+        self.connection.suspendHeartbeat(id, false, now: now)
         self.send(EngineIOPacket(.upgrade).webSocketMessage(version), on: id, now: now, &effects)
         for message in held { self.send(message, on: id, now: now, &effects) }
         effects.log(.info, "connection \(id): the session has moved from polling to a WebSocket")

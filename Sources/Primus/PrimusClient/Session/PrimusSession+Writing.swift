@@ -42,18 +42,21 @@ extension PrimusSession {
     ///   - content: The message.
     ///   - mode: What happens without a connection.
     ///   - waiter: The caller that waits until the message is sent.
+    ///   - pluginCaller: The caller that waits for the answer to the message.
     /// - Returns: The error, if the message is neither sent nor queued.
     @discardableResult
     package mutating func write(
-        _ content: PrimusContent, _ mode: PrimusWriteMode, _ waiter: WaiterID? = nil, now: Instant, _ effects: inout Effects<Self>
+        _ content: PrimusContent, _ mode: PrimusWriteMode, _ waiter: WaiterID? = nil, pluginCaller: WaiterID? = nil, now: Instant,
+        _ effects: inout Effects<Self>
     ) -> PrimusError? {
-        let error = self.add(content, mode, waiter, now: now, &effects)
+        let error = self.add(content, mode, waiter, pluginCaller, now: now, &effects)
         if let error, let waiter { effects.resume(waiter, .failure(error)) }
         return error
     }
 
     private mutating func add(
-        _ content: PrimusContent, _ mode: PrimusWriteMode, _ waiter: WaiterID?, now: Instant, _ effects: inout Effects<Self>
+        _ content: PrimusContent, _ mode: PrimusWriteMode, _ waiter: WaiterID?, _ pluginCaller: WaiterID?, now: Instant,
+        _ effects: inout Effects<Self>
     ) -> PrimusError? {
         if let id = self.openConnection, self.queue.isEmpty, !self.isWritingHeld {
             do throws(PrimusError) {
@@ -69,12 +72,17 @@ extension PrimusSession {
             // Nothing would end the wait.
             if case .closed = self.state, waiter != nil { return self.notOpen }
         }
-        switch self.queue.add(PrimusWriteQueue.Entry(content: content, waiter: waiter), self.options.queue) {
+        let entry = PrimusWriteQueue.Entry(
+            content: content, waiter: waiter, isBound: mode == .failIfNotOpen, pluginCaller: pluginCaller)
+        switch self.queue.add(entry, self.options.queue) {
         case .added: return nil
         case .refused(let error): return error
         case .dropped(let entry):
             let message = "The message was dropped in favor of a later one: \(self.options.queue.limit) messages wait for a connection."
             if let waiter = entry.waiter { effects.resume(waiter, .failure(PrimusError(.dropped, message))) }
+            if let waiter = entry.pluginCaller, self.plugins.isCaller(waiter) {
+                self.failCall(of: waiter, PrimusError(.dropped, message), &effects)
+            }
             effects.log(.debug, "the oldest message of the queue was dropped")
             return nil
         }
@@ -148,10 +156,12 @@ extension PrimusSession {
 
     /// Passes a value to the outgoing transforms.
     ///
+    /// - Parameter origin: The connection that the value belongs to, if it isn't sent on another one.
     /// - Returns: The error, if the value isn't accepted.
     @discardableResult
     package mutating func transform(
-        _ value: PrimusValue, _ mode: PrimusWriteMode, _ waiter: WaiterID?, now: Instant, _ effects: inout Effects<Self>
+        _ value: PrimusValue, _ mode: PrimusWriteMode, _ waiter: WaiterID?, origin: ConnectionID? = nil, now: Instant,
+        _ effects: inout Effects<Self>
     ) -> PrimusError? {
         guard self.transformsOutgoing(effects) else { return self.write(.value(value), mode, waiter, now: now, &effects) }
         var error: PrimusError?
@@ -166,12 +176,18 @@ extension PrimusSession {
             if let waiter { effects.resume(waiter, .failure(error)) }
             return error
         }
+        self.startTransforming(value, mode, waiter, origin: origin, &effects)
+        return nil
+    }
+
+    private mutating func startTransforming(
+        _ value: PrimusValue, _ mode: PrimusWriteMode, _ waiter: WaiterID?, origin: ConnectionID?, _ effects: inout Effects<Self>
+    ) {
         self.lastTransformed += 1
-        let item = PrimusOutgoing(number: self.lastTransformed, value: value, mode: mode, waiter: waiter)
+        let item = PrimusOutgoing(number: self.lastTransformed, value: value, mode: mode, waiter: waiter, origin: origin)
         self.transforming.append(item)
         if let waiter { self.transformCallers.insert(waiter) }
         effects.deliver(.outgoing(item), on: self.outgoing)
-        return nil
     }
 
     /// Whether a value is next in the outgoing transforms. If it isn't, it was moved to another client.
@@ -188,6 +204,24 @@ extension PrimusSession {
         return (self.queue.takeAll(), values)
     }
 
+    /// Sends a message that another client has accepted, or adds it to the queue.
+    package mutating func takeOver(_ entry: PrimusWriteQueue.Entry, now: Instant, _ effects: inout Effects<Self>) {
+        if let id = self.openConnection, self.queue.isEmpty, !self.isWritingHeld {
+            self.send(entry, on: id, now: now, &effects)
+        } else {
+            self.queue.append(entry)
+        }
+    }
+
+    /// Passes a value that another client has accepted to the outgoing transforms.
+    package mutating func takeOver(_ value: PrimusValue, now: Instant, _ effects: inout Effects<Self>) {
+        if self.transformsOutgoing(effects) {
+            self.startTransforming(value, .queue, nil, origin: nil, &effects)
+        } else {
+            self.takeOver(PrimusWriteQueue.Entry(content: .value(value)), now: now, &effects)
+        }
+    }
+
     private static let vetoed = PrimusError(.vetoed, "A transform has discarded the message, which wasn't sent.")
 
     /// Takes the result of the outgoing transforms.
@@ -201,11 +235,15 @@ extension PrimusSession {
         defer { self.continueDraining(now: now, &effects) }
         // A caller that doesn't wait any more was told that its message isn't sent.
         if let waiter = item.waiter, !self.transformCallers.remove(waiter) { return }
+        // The connection has ended. A plugin has told its caller.
+        if let origin = item.origin, !self.belongsToDrain(item), !self.isCurrent(origin) { return }
         // The caller of a plugin waits for the answer, not for the sending.
         if let waiter = item.waiter, self.plugins.isCaller(waiter) {
             switch result {
             case .success(let content?):
-                if let error = self.write(content, of: item, nil, now: now, &effects) { self.failCall(of: waiter, error, &effects) }
+                if let error = self.write(content, of: item, nil, pluginCaller: waiter, now: now, &effects) {
+                    self.failCall(of: waiter, error, &effects)
+                }
             case .success(nil): self.failCall(of: waiter, Self.vetoed, &effects)
             case .failure(let error): self.failCall(of: waiter, error, &effects)
             }
@@ -226,12 +264,16 @@ extension PrimusSession {
 
     /// Sends a message that has passed the transforms, or adds it to the queue.
     private mutating func write(
-        _ content: PrimusContent, of item: PrimusOutgoing, _ waiter: WaiterID?, now: Instant, _ effects: inout Effects<Self>
+        _ content: PrimusContent, of item: PrimusOutgoing, _ waiter: WaiterID?, pluginCaller: WaiterID? = nil, now: Instant,
+        _ effects: inout Effects<Self>
     ) -> PrimusError? {
-        guard let drain, item.number <= drain.lastTransformed else {
-            return self.write(content, item.mode, waiter, now: now, &effects)
+        guard self.belongsToDrain(item) else {
+            return self.write(content, item.mode, waiter, pluginCaller: pluginCaller, now: now, &effects)
         }
-        self.drain?.queue.append(PrimusWriteQueue.Entry(content: content, waiter: waiter))
+        self.drain?.queue.append(PrimusWriteQueue.Entry(content: content, waiter: waiter, isBound: item.mode == .failIfNotOpen))
         return nil
     }
+
+    /// Whether a value was written before the client was ended, and is sent on its last connection.
+    private func belongsToDrain(_ item: PrimusOutgoing) -> Bool { self.drain.map { item.number <= $0.lastTransformed } ?? false }
 }

@@ -290,7 +290,7 @@ package struct PrimusSession: ConfigurableSession {
 
     package mutating func stop(now: Instant, _ effects: inout Effects<Self>) {
         guard let id = self.connection.connected, !self.isReleased else { return self.stopConnection(now: now, &effects) }
-        if self.drain != nil { return }
+        if self.drain != nil { return self.openCallers.resumeAll(.failure(self.endError), &effects) }
         if !self.isMoving { self.flush(on: id, ignoresPause: true, now: now, &effects) }
         guard self.hasUnsentMessages else { return self.stopConnection(now: now, &effects) }
         // What was written before the end isn't lost. For the application, the client is closed already.
@@ -323,6 +323,7 @@ package struct PrimusSession: ConfigurableSession {
     private mutating func endDraining(_ error: PrimusError, _ effects: inout Effects<Self>) {
         guard var drain = self.drain.take() else { return }
         self.transformCallers.resumeAll(.failure(error), &effects)
+        drain.queue.failBound(error, &effects)
         drain.queue.failWaiting(error, &effects)
         self.queue.prepend(&drain.queue)
         self.endUpgrade(&effects)
@@ -331,6 +332,7 @@ package struct PrimusSession: ConfigurableSession {
     package mutating func release(now: Instant, _ effects: inout Effects<Self>) {
         self.isReleased = true
         self.stop(now: now, &effects)
+        self.openCallers.resumeAll(.failure(.released), &effects)
         self.queue.failAll(.released, &effects)
         self.transformCallers.resumeAll(.failure(.released), &effects)
     }
@@ -581,6 +583,7 @@ package struct PrimusSession: ConfigurableSession {
         (self.sparkID, self.sparkIDRequestedAt, self.pingSentAt) = (nil, nil, nil)
         self.sparkIDCallers.resumeAll(.failure(failure), &effects)
         self.pluginsLost(failure, isFinal: next == .never, &effects)
+        self.queue.failBound(failure, &effects)
         // They wait for the next connection instead. After the last one, they are told why it ended.
         if next != .never { self.writingCallers.resumeAll(.success(.none), &effects) }
         if case .connected = self.phase { self.phase = .lost(isReported: false) }

@@ -7,6 +7,10 @@ package struct PrimusWriteQueue: Sendable {
         package var content: PrimusContent
         /// The caller that waits until the message is sent.
         package var waiter: WaiterID?
+        /// Whether the message isn't sent on another connection, but fails with the current one.
+        package var isBound = false
+        /// The caller of a plugin that waits for the answer to the message.
+        package var pluginCaller: WaiterID?
     }
 
     private var entries = FIFO<Entry>()
@@ -84,6 +88,16 @@ package struct PrimusWriteQueue: Sendable {
         self.entries.removeAll { $0.waiter != nil }
         if self.entries.isEmpty { self.entries.removeAll() }
         self.waiters.resumeAll(.failure(error), &effects)
+    }
+
+    /// Removes the messages that must not be sent on another connection, and fails the callers that wait for them. The others stay.
+    mutating func failBound(_ error: PrimusError, _ effects: inout Effects<PrimusSession>) {
+        guard self.entries.all.contains(where: \.isBound) else { return }
+        for entry in self.entries.all where entry.isBound {
+            if let waiter = entry.waiter, self.waiters.remove(waiter) { effects.resume(waiter, .failure(error)) }
+        }
+        self.entries.removeAll { $0.isBound }
+        if self.entries.isEmpty { self.entries.removeAll() }
     }
 
     /// Removes all messages, and fails the callers that wait.
