@@ -91,7 +91,7 @@ extension PrimusSession {
     /// Whether much output waits for a server that reads slowly, or the session moves to a WebSocket.
     var isWritingHeld: Bool { self.isWritingPaused || self.isMoving }
 
-    /// Whether a message waits until what was written before is sent.
+    /// Whether a message waits until what was written before is sent. For tests.
     package var mustWaitToWrite: Bool { self.isWritingHeld && self.connection.connected != nil }
 
     package var notOpen: PrimusError {

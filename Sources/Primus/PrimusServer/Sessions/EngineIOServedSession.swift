@@ -11,7 +11,8 @@ import RealtimeSystem
 ///              no "5" within 10 s
 /// ```
 /// Until the client moves, the server answers polls and sends nothing but the answer to the probe on the WebSocket. Then it sends there what no
-/// poll has taken.
+/// poll has taken. A session that the server closes takes no further WebSocket. If it has answered the probe already, the client gets the end
+/// with its next poll or after its move, whichever comes first.
 ///
 /// Source: `maybeUpgrade` in `socket.js` of engine.io 6.6.
 final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient {
