@@ -113,6 +113,10 @@ final class LoadConnection: StreamEvents {
                         stream.enqueue { $0 += LoadHTTP.notFound }
                         stream.finishWriting()
                         return true
+                    case .valid where LoadPrimus.refusesVersion(of: request.head.target):
+                        stream.enqueue { $0 += LoadPrimus.refusedVersion }
+                        stream.finishWriting()
+                        return true
                     case .valid(let offer):
                         try self.accept(offer, request.head, &state, stream)
                         return true

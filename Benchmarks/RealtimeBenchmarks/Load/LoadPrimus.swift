@@ -51,6 +51,20 @@ struct LoadPrimus: Sendable {
         self.codings.contains { path == "\(self.path(of: $0))/websocket" }
     }
 
+    /// Whether a target asks for another version of engine.io than the fourth, which is refused, as the server of engine.io 4 does.
+    static func refusesVersion(of target: String) -> Bool {
+        target.hasPrefix(self.path) && self.item("EIO", of: target).map { $0 != "4" } ?? false
+    }
+
+    static let refusedVersion = Self.refusal(.unsupportedVersion)
+    static let unknownSession = Self.refusal(.unknownSession)
+
+    /// Returns the response of the server of engine.io to a request that it refuses.
+    private static func refusal(_ refusal: EngineIOError.Refusal) -> [UInt8] {
+        let body = Array(#"{"code":\#(refusal.rawValue),"message":"\#(refusal.message)"}"#.utf8)
+        return LoadHTTP.response(body, type: "application/json", "Connection: close\r\n", status: "400 Bad Request")
+    }
+
     /// The body of the response for a path of SockJS; `nil` for other paths.
     static func information(_ path: Substring) -> [UInt8]? {
         path.hasPrefix(self.path) && path.hasSuffix("/info") ? SockJSInfo().json.bytes : nil

@@ -40,7 +40,6 @@ final class LoadPrimusRequests: Sendable {
         var sessions: [String: Session] = [:]
     }
 
-    private static let notKnown = LoadHTTP.response([], status: "400 Bad Request")
 
     private let loop: EventLoop
     private let state = Lock(State())
@@ -52,6 +51,7 @@ final class LoadPrimusRequests: Sendable {
     /// Returns the answer to a request, which is empty for a poll that waits; `nil` for a request that isn't one of a session.
     func answer(_ request: HTTPRequestHead, _ body: [UInt8], _ place: Place) -> [UInt8]? {
         guard let primus = LoadPrimus(target: request.target) else { return nil }
+        if LoadPrimus.refusesVersion(of: request.target) { return LoadPrimus.refusedVersion }
         switch primus.framing {
         case .plain: return nil
         case .engineIO: return self.state.withLock { self.answer(request, body, primus, place, &$0) }
@@ -83,7 +83,7 @@ final class LoadPrimusRequests: Sendable {
             state.sessions[handshake.sid] = Session(primus: primus, isStream: false)
             return LoadHTTP.response(EngineIOPayload.encode([handshake.packet.webSocketMessage(.v4)], .v4).body)
         }
-        guard var session = state.sessions.removeValue(forKey: id) else { return Self.notKnown }
+        guard var session = state.sessions.removeValue(forKey: id) else { return LoadPrimus.unknownSession }
         session.requests += 1
         var answer: [UInt8] = []
         if request.method == "GET" {

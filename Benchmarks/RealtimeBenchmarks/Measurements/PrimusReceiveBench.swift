@@ -52,6 +52,13 @@ struct PrimusReceiveBench {
             throw ToolFailure("A client failed to connect to the load generator: \(error)")
         }
         if configuration.startsWithPolling, configuration.allowedTransports.contains(.webSockets) { await self.moved(updates) }
+        // A client that fell back to another kind of connection would be measured as what it isn't.
+        let first = configuration.allowedTransports.contains(.webSockets) ? PrimusTransport.webSockets : .polling
+        let expected = configuration.connectionKinds?.first?.transport ?? first
+        guard client.transport == expected else {
+            defer { client.end() }
+            throw ToolFailure("A client uses \(client.transport.map { "\($0)" } ?? "no transport"), where \(expected) is measured.")
+        }
         return client
     }
 
