@@ -102,7 +102,7 @@ struct PrimusHTTPBench {
         var candidates = [
             Candidate(name: writes) { () throws(ToolFailure) in
                 let result = try await self.write(bursts, size)
-                requests.add(result.requests, writes)
+                requests.add(Self.rounded(result.requests), writes)
                 return result.nanoseconds
             }
         ]
@@ -110,7 +110,7 @@ struct PrimusHTTPBench {
             candidates.append(
                 Candidate(name: theirs) { () throws(ToolFailure) in
                     let result = try peer.writes(port: self.fixture.port, bursts: bursts, size: size, Self.text)
-                    requests.add(result.requests, theirs)
+                    requests.add(Self.rounded(result.requests), theirs)
                     return result.nanoseconds
                 })
         }
@@ -118,6 +118,9 @@ struct PrimusHTTPBench {
         self.fixture.print(rounds, writes, "us CPU", scale: 1000, beside: [(theirs, 1)])
         self.fixture.print(requests.rounds, writes, "requests", beside: [(theirs, 1)])
     }
+
+    /// Rounds a number of requests to hundredths: among thousands of bursts, a few differ because a thread was interrupted.
+    private static func rounded(_ requests: Double) -> Double { (requests * 100).rounded() / 100 }
 
     /// Returns the processor time and the number of requests of a burst.
     private func write(_ bursts: Int, _ size: Int) async throws(ToolFailure) -> (nanoseconds: Double, requests: Double) {

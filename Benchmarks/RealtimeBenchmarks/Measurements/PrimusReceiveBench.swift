@@ -111,14 +111,16 @@ struct PrimusReceiveBench {
             ]
         }
         let rounds = try await Rounds.run(candidates, rounds: self.rounds)
-        for suffix in ["message", "message, decoded"] {
+        // The framings have a goal for messages that are decoded, as those of the client for JavaScript are.
+        let goals: [(String, Double?)] = [("message", nil), ("message, decoded", 1.15)]
+        for (suffix, goal) in goals {
             let baseline = "json, websockets, \(suffix)"
             if let value = rounds.median(baseline) { self.fixture.print(BenchResult(baseline, value, "ns CPU")) }
             for (name, _) in kinds.dropFirst() {
                 let candidate = "json, \(name), \(suffix)"
                 guard let value = rounds.median(candidate) else { continue }
                 let result = BenchResult(candidate, value, "ns CPU")
-                self.fixture.print(result.compared(rounds.ratio(candidate, to: baseline), with: baseline, atMost: 1.15))
+                self.fixture.print(result.compared(rounds.ratio(candidate, to: baseline), with: baseline, atMost: goal))
             }
         }
     }

@@ -418,6 +418,63 @@ private struct LineRules: HTTPConnectionRules {
         #expect(fixture.events.all.all == ["opened 200", "closed by peer 1000 bye"])
     }
 
+    /// Writes the first message of a burst, and then others while its request is in progress.
+    private static func burst(of count: Int, every interval: Duration) async throws -> Fixture {
+        let fixture = try await Fixture.open(isStream: true)
+        fixture.send("0")
+        for number in 1...count {
+            fixture.clock.advance(by: interval)
+            fixture.send("\(number)")
+        }
+        return fixture
+    }
+
+    @Test func `a request waits for the rest of a burst, and takes all of it`() async throws {
+        let fixture = try await Self.burst(of: 8, every: .microseconds(1))
+        fixture.server.sending.all.last?.respond(HTTPResponse(status: 200))
+        #expect(fixture.server.requests.all == ["GET", "POST 0"])
+        fixture.clock.advance(by: .microseconds(99))
+        fixture.send("9")
+        #expect(fixture.server.requests.all == ["GET", "POST 0"])
+        fixture.clock.advance(by: .microseconds(1))
+        #expect(fixture.server.requests.all == ["GET", "POST 0", "POST 123456789"])
+        // What follows a burst isn't one.
+        fixture.send("a")
+        fixture.server.sending.all.last?.respond(HTTPResponse(status: 200))
+        #expect(fixture.server.requests.all.last == "POST a")
+    }
+
+    @Test(arguments: [(7, Duration.microseconds(1)), (8, .microseconds(100)), (8, .zero)])
+    func `messages that are few, slow or written at one instant are no burst, and are sent with the next request`(
+        count: Int, interval: Duration
+    ) async throws {
+        let fixture = try await Self.burst(of: count, every: interval)
+        fixture.server.sending.all.last?.respond(HTTPResponse(status: 200))
+        #expect(fixture.server.requests.all == ["GET", "POST 0", "POST \((1...count).map(String.init).joined())"])
+    }
+
+    @Test func `a burst that is over when the answer arrives is sent immediately`() async throws {
+        let fixture = try await Self.burst(of: 8, every: .microseconds(1))
+        fixture.clock.advance(by: .microseconds(100))
+        fixture.server.sending.all.last?.respond(HTTPResponse(status: 200))
+        #expect(fixture.server.requests.all == ["GET", "POST 0", "POST 12345678"])
+    }
+
+    @Test func `a connection that is closed doesn't wait for the rest of a burst, and an abandoned one sends none`() async throws {
+        let closed = try await Self.burst(of: 8, every: .microseconds(1))
+        closed.server.sending.all.last?.respond(HTTPResponse(status: 200))
+        closed.connection.close(.normal, reason: "")
+        #expect(closed.server.requests.all == ["GET", "POST 0", "POST 12345678"])
+        closed.server.sending.all.last?.respond(HTTPResponse(status: 200))
+        #expect(closed.server.requests.all.last == "DELETE")
+
+        let abandoned = try await Self.burst(of: 8, every: .microseconds(1))
+        abandoned.server.sending.all.last?.respond(HTTPResponse(status: 200))
+        abandoned.connection.abandon()
+        abandoned.clock.advance(by: .seconds(1))
+        #expect(abandoned.server.requests.all == ["GET", "POST 0"])
+    }
+
     @Test func `a rejected or lost message ends the connection`() async throws {
         let rejected = try await Fixture.open(isStream: true)
         rejected.send("a")

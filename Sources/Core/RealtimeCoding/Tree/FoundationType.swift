@@ -7,17 +7,29 @@ import RealtimeSystem
 enum FoundationType {
     case date, data, url, decimal
 
-    private static let known = Lock<[ObjectIdentifier: FoundationType?]>([:])
+    private struct Known {
+        var types: [ObjectIdentifier: FoundationType?] = [:]
+        /// The last type and what it is: most often, the messages of one type are decoded one after another.
+        var last: (type: ObjectIdentifier, found: FoundationType?)?
+    }
+
+    private static let known = Lock(Known())
 
     init?(_ type: Any.Type) {
         let identifier = ObjectIdentifier(type)
-        if let known = Self.known.withLock({ $0[identifier] }) {
+        let known = Self.known.withLock { known -> FoundationType?? in
+            if let last = known.last, last.type == identifier { return .some(last.found) }
+            guard let found = known.types[identifier] else { return nil }
+            known.last = (identifier, found)
+            return .some(found)
+        }
+        if let known {
             guard let known else { return nil }
             self = known
             return
         }
         let found = Self.named(type)
-        Self.known.withLock { $0[identifier] = .some(found) }
+        Self.known.withLock { $0.types[identifier] = .some(found) }
         guard let found else { return nil }
         self = found
     }

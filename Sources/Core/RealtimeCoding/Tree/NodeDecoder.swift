@@ -13,7 +13,7 @@ struct NodeDecoder: Decoder, SingleValueDecodingContainer {
     var userInfo: [CodingUserInfoKey: Any] { self.document.userInfo }
 
     func container<Key: CodingKey>(keyedBy type: Key.Type) throws -> KeyedDecodingContainer<Key> {
-        KeyedDecodingContainer(try NodeKeyedDecodingContainer<Key>(self))
+        KeyedDecodingContainer(try NodeKeyedDecodingContainer<Key>(self.document, self.index, keepsKeys: self.keepsKeys))
     }
 
     func unkeyedContainer() throws -> any UnkeyedDecodingContainer {
@@ -51,22 +51,22 @@ struct NodeKeyedDecodingContainer<Key: CodingKey>: KeyedDecodingContainerProtoco
     /// Whether names are compared without case.
     private let ignoresCase: Bool
 
-    init(_ decoder: NodeDecoder) throws {
-        let document = decoder.document
-        let node = document.nodes[decoder.index]
-        guard node.kind == .object else { throw document.mismatch([String: Any].self, at: decoder.index) }
+    @inline(__always)
+    init(_ document: CodingDocument, _ index: Int, keepsKeys: Bool) throws {
+        let node = document.nodes[index]
+        guard node.kind == .object else { throw document.mismatch([String: Any].self, at: index) }
         self.document = document
-        self.index = decoder.index
-        let convertsKeys = document.keyRules.convertsFromSnakeCase && !decoder.keepsKeys
-        self.ignoresCase = document.keyRules.ignoresCase && !decoder.keepsKeys
+        self.index = index
+        let convertsKeys = document.keyRules.convertsFromSnakeCase && !keepsKeys
+        self.ignoresCase = document.keyRules.ignoresCase && !keepsKeys
         if node.length <= 16, !convertsKeys {
             self.names = nil
         } else {
             var indexes: [ByteString: Int] = [:]
             indexes.reserveCapacity(Int(node.length))
             // Exact names replace names that are equal without case.
-            if self.ignoresCase { Self.index(document, decoder.index, &indexes) { document.rawKey(at: $0)?.lowercased() } }
-            Self.index(document, decoder.index, &indexes) { convertsKeys ? document.key(at: $0) : document.rawKey(at: $0) }
+            if self.ignoresCase { Self.index(document, index, &indexes) { document.rawKey(at: $0)?.lowercased() } }
+            Self.index(document, index, &indexes) { convertsKeys ? document.key(at: $0) : document.rawKey(at: $0) }
             self.names = document.names.count
             document.names.append(indexes)
         }

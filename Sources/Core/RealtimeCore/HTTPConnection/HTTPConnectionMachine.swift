@@ -55,6 +55,35 @@ package struct HTTPConnectionMachine: Sendable {
         case request(Exchange, bytes: Int, body: [UInt8])
         /// The request that tells the server about the end.
         case closing(Exchange)
+        /// The next request waits for the rest of a burst of messages.
+        case gathering(until: Instant)
+    }
+
+    /// Recognizes an owner that writes a burst of messages while a request is in progress.
+    ///
+    /// If the answer arrives in the middle of the burst, the next request would take a part of the messages, and the one after it the rest: it
+    /// waits for a moment instead. With a clock that doesn't advance meanwhile, as in tests, nothing is a burst.
+    private struct Burst: Sendable {
+        /// The longest time between two messages of a burst, and that for which a request waits.
+        static let interval = Duration.microseconds(100)
+        /// The number of messages that make a burst.
+        static let size = 8
+
+        private var last: Instant?
+        private var count = 0
+
+        /// A message waits for the end of the request in progress.
+        mutating func add(_ now: Instant) {
+            defer { self.last = now }
+            guard let last = self.last, last < now, last.duration(to: now) < Self.interval else { return self.count = 1 }
+            self.count += 1
+        }
+
+        /// Until when the next request waits.
+        func end(_ now: Instant) -> Instant? {
+            guard self.count >= Self.size, let last = self.last, last.duration(to: now) < Self.interval else { return nil }
+            return now.advanced(by: Self.interval)
+        }
     }
 
     /// The time limit of ``close(_:reason:now:)``.
@@ -71,6 +100,7 @@ package struct HTTPConnectionMachine: Sendable {
     private var state = State.idle
     private var receiving = Receiving.none
     private var sending = Sending.none
+    private var burst = Burst()
     private var output: ArraySlice<WebSocketMessage> = []
     private var gauge: OutputGauge
     private var isOverLimit = false
@@ -111,7 +141,8 @@ package struct HTTPConnectionMachine: Sendable {
         // Before the connection opens, and after its end, there is nothing to read.
         let pause: Instant? = if case .none = self.receiving { nil } else if self.isClosingSent { nil } else { self.pause?.end }
         let close: Instant? = if case .closing(_, _, let deadline) = self.state { deadline } else { nil }
-        return .earliest(.earliest(wait, pause), close)
+        let burst: Instant? = if case .gathering(let until) = self.sending { until } else { nil }
+        return .earliest(.earliest(wait, pause), .earliest(close, burst))
     }
 
     /// Whether a request is in progress: an owner that has prepared it later starts it only then.
@@ -123,7 +154,7 @@ package struct HTTPConnectionMachine: Sendable {
         switch self.sending {
         case .request(let exchange, _, _) where exchange.id == id: return exchange.request.endpoint
         case .closing(let exchange) where exchange.id == id: return exchange.request.endpoint
-        case .none, .request, .closing: return nil
+        case .none, .request, .closing, .gathering: return nil
         }
     }
 
@@ -137,7 +168,7 @@ package struct HTTPConnectionMachine: Sendable {
 
     private var sendingID: ExchangeID? {
         switch self.sending {
-        case .none: nil
+        case .none, .gathering: nil
         case .request(let exchange, _, _), .closing(let exchange): exchange.id
         }
     }
@@ -167,6 +198,7 @@ package struct HTTPConnectionMachine: Sendable {
             self.isExchangePaused = false
             if case .waiting(until: nil) = self.receiving, !self.isClosingSent { commands += self.receive(now: now) }
         }
+        if case .request = self.sending, !self.output.isEmpty { self.burst.add(now) }
         commands += self.send(now: now)
         if case .open = self.state, self.gauge.takeChange() == true { commands.append(.writing(paused: true)) }
         return commands
@@ -214,6 +246,7 @@ package struct HTTPConnectionMachine: Sendable {
             let message = "The server didn't end its response, so that another connection could replace this one."
             return self.end(.transport(TransportError(.timedOut, message)))
         }
+        if case .gathering(let until) = self.sending, until <= now { return self.send(now: now) }
         if self.isClosingSent { return [] }
         if let end = self.pause?.end { return end <= now ? self.readDuringPause(now: now) : [] }
         if case .waiting(let until?) = self.receiving, until <= now, self.pause == nil { return self.receive(now: now) }
@@ -259,7 +292,7 @@ package struct HTTPConnectionMachine: Sendable {
         case .request(var exchange, let bytes, let body) where exchange.id == id:
             exchange.head = head
             self.sending = .request(exchange, bytes: bytes, body: body)
-        case .none, .request, .closing: break
+        case .none, .request, .closing, .gathering: break
         }
         return []
     }
@@ -321,7 +354,7 @@ package struct HTTPConnectionMachine: Sendable {
         case .closing(let exchange) where exchange.id == id:
             self.sending = .none
             return self.end(.requested)
-        case .none, .request, .closing: return []
+        case .none, .request, .closing, .gathering: return []
         }
     }
 
@@ -409,6 +442,8 @@ package struct HTTPConnectionMachine: Sendable {
             batch.append(.pong, [])
             commands += self.deliver(batch)
         }
+        if case .open = self.state, let end = self.burst.end(now) { self.sending = .gathering(until: end) }
+        self.burst = Burst()
         commands += self.send(now: now)
         if case .open = self.state, self.gauge.bytes == 0, self.gauge.takeChange() == false { commands.append(.writing(paused: false)) }
         return commands
@@ -435,7 +470,13 @@ package struct HTTPConnectionMachine: Sendable {
 
     /// Sends what waits, or the request that ends a connection that closes.
     private mutating func send(now: Instant) -> [Command] {
-        guard case .none = self.sending else { return [] }
+        switch self.sending {
+        case .none: break
+        case .gathering(let until):
+            if case .open = self.state, now < until { return [] }
+            self.sending = .none
+        case .request, .closing: return []
+        }
         switch self.state {
         case .idle, .opening, .ended: return []
         case .open where self.output.isEmpty: return []
