@@ -79,7 +79,7 @@ import Testing
         try await primus.opened()
     }
 
-    @Test func `calls and answers that are in a transform aren't sent on the next connection`() async throws {
+    @Test func `calls, answers and messages that don't wait, which are in a transform, aren't sent on the next connection`() async throws {
         let gate = Signal()
         let fixture = try await PrimusFixture {
             $0.plugins = [.emitter]
@@ -97,10 +97,14 @@ import Testing
         #expect(try event.acknowledge("late"))
         let call = Task { try await primus.emitter.send("ask", as: Int.self, within: .seconds(1_000)) }
         try await eventually { primus.queuedCount == 2 }
+        let write = Task { try await primus.write("bound", ifNotOpen: .failIfNotOpen) }
+        try await eventually { primus.queuedCount == 3 }
         primus.enqueue("kept")
         fixture.network.cut()
-        let error = await #expect(throws: PrimusError.self) { try await call.value }
-        #expect(error?.code == .connectionLost)
+        for caller in [Task { _ = try await call.value }, write] {
+            let error = await #expect(throws: PrimusError.self) { try await caller.value }
+            #expect(error?.code == .connectionLost)
+        }
         primus.reconnectNow()
         try await primus.opened()
         gate.send()

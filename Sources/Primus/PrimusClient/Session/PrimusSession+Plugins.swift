@@ -268,7 +268,7 @@ extension PrimusSession {
         }
         self.plugins.callers[waiter.rawValue] = call
         if case .value(let value) = content, self.transformsOutgoing(effects) {
-            if self.transform(value, .failIfNotOpen, waiter, origin: id, now: now, &effects) != nil { self.plugins.end(waiter) }
+            if self.transform(value, .failIfNotOpen, waiter, now: now, &effects) != nil { self.plugins.end(waiter) }
             return
         }
         do throws(PrimusError) {
@@ -294,7 +294,7 @@ extension PrimusSession {
         guard let id = self.openConnection, self.isCurrent(origin) else { return false }
         switch content {
         case .value(let value):
-            if let error = self.transform(value, .failIfNotOpen, nil, origin: id, now: now, &effects) { self.report(error, &effects) }
+            if let error = self.transform(value, .failIfNotOpen, nil, now: now, &effects) { self.report(error, &effects) }
         case .packet(let message, let coding): self.send(message, coding, on: id, now: now, &effects)
         }
         return true

@@ -19,9 +19,9 @@ extension PrimusSession {
     package mutating func direct(
         _ packet: WebSocketMessage, _ coding: PrimusCoding, now: Instant
     ) throws(PrimusError) -> (ConnectionID, WebSocketMessage)? {
-        guard let id = self.connection.connected, !self.isWritingHeld, self.queue.isEmpty, self.drain == nil,
-            !self.sendsWithEffects, !self.mayTransformOutgoing, coding == self.coding
-        else { return nil }
+        guard let id = self.writableConnection, !self.sendsWithEffects, !self.mayTransformOutgoing, coding == self.coding else {
+            return nil
+        }
         let message = try self.checked(self.framed(packet))
         self.connection.sent(id, now: now)
         return (id, message)
@@ -58,7 +58,7 @@ extension PrimusSession {
         _ content: PrimusContent, _ mode: PrimusWriteMode, _ waiter: WaiterID?, _ pluginCaller: WaiterID?, now: Instant,
         _ effects: inout Effects<Self>
     ) -> PrimusError? {
-        if let id = self.openConnection, self.queue.isEmpty, !self.isWritingHeld {
+        if let id = self.writableConnection {
             do throws(PrimusError) {
                 try self.send(content, on: id, now: now, &effects)
                 if let waiter { effects.resume(waiter, .success(.none)) }
@@ -86,6 +86,11 @@ extension PrimusSession {
             effects.log(.debug, "the oldest message of the queue was dropped")
             return nil
         }
+    }
+
+    /// The connection of a client that is open and can send a message now, because none that was written before waits.
+    private var writableConnection: ConnectionID? {
+        mutating get { self.queue.isEmpty && !self.isWritingHeld ? self.openConnection : nil }
     }
 
     /// Whether much output waits for a server that reads slowly, or the session moves to a WebSocket.
@@ -154,14 +159,12 @@ extension PrimusSession {
 
     // MARK: Transforms
 
-    /// Passes a value to the outgoing transforms.
+    /// Passes a value to the outgoing transforms. One that doesn't wait for a connection isn't sent on another one.
     ///
-    /// - Parameter origin: The connection that the value belongs to, if it isn't sent on another one.
     /// - Returns: The error, if the value isn't accepted.
     @discardableResult
     package mutating func transform(
-        _ value: PrimusValue, _ mode: PrimusWriteMode, _ waiter: WaiterID?, origin: ConnectionID? = nil, now: Instant,
-        _ effects: inout Effects<Self>
+        _ value: PrimusValue, _ mode: PrimusWriteMode, _ waiter: WaiterID?, now: Instant, _ effects: inout Effects<Self>
     ) -> PrimusError? {
         guard self.transformsOutgoing(effects) else { return self.write(.value(value), mode, waiter, now: now, &effects) }
         var error: PrimusError?
@@ -176,14 +179,15 @@ extension PrimusSession {
             if let waiter { effects.resume(waiter, .failure(error)) }
             return error
         }
-        self.startTransforming(value, mode, waiter, origin: origin, &effects)
+        self.startTransforming(value, mode, waiter, &effects)
         return nil
     }
 
     private mutating func startTransforming(
-        _ value: PrimusValue, _ mode: PrimusWriteMode, _ waiter: WaiterID?, origin: ConnectionID?, _ effects: inout Effects<Self>
+        _ value: PrimusValue, _ mode: PrimusWriteMode, _ waiter: WaiterID?, _ effects: inout Effects<Self>
     ) {
         self.lastTransformed += 1
+        let origin = mode == .failIfNotOpen ? self.openConnection : nil
         let item = PrimusOutgoing(number: self.lastTransformed, value: value, mode: mode, waiter: waiter, origin: origin)
         self.transforming.append(item)
         if let waiter { self.transformCallers.insert(waiter) }
@@ -192,6 +196,15 @@ extension PrimusSession {
 
     /// Whether a value is next in the outgoing transforms. If it isn't, it was moved to another client.
     package func isTransforming(_ item: PrimusOutgoing) -> Bool { self.transforming.first?.number == item.number }
+
+    /// Fails the calls whose message is in the transforms, and isn't sent on another connection than the one that has ended.
+    mutating func failBoundTransforms(_ error: PrimusError, _ effects: inout Effects<Self>) {
+        // The messages of a client that was ended are still sent.
+        guard self.drain == nil else { return }
+        for item in self.transforming.all where item.origin != nil {
+            if let waiter = item.waiter, self.transformCallers.remove(waiter) { effects.resume(waiter, .failure(error)) }
+        }
+    }
 
     /// Removes the messages that wait for a connection, and those that are in the outgoing transforms, of a client that is closed.
     package mutating func takeMessages(
@@ -206,7 +219,7 @@ extension PrimusSession {
 
     /// Sends a message that another client has accepted, or adds it to the queue.
     package mutating func takeOver(_ entry: PrimusWriteQueue.Entry, now: Instant, _ effects: inout Effects<Self>) {
-        if let id = self.openConnection, self.queue.isEmpty, !self.isWritingHeld {
+        if let id = self.writableConnection {
             self.send(entry, on: id, now: now, &effects)
         } else {
             self.queue.append(entry)
@@ -216,7 +229,7 @@ extension PrimusSession {
     /// Passes a value that another client has accepted to the outgoing transforms.
     package mutating func takeOver(_ value: PrimusValue, now: Instant, _ effects: inout Effects<Self>) {
         if self.transformsOutgoing(effects) {
-            self.startTransforming(value, .queue, nil, origin: nil, &effects)
+            self.startTransforming(value, .queue, nil, &effects)
         } else {
             self.takeOver(PrimusWriteQueue.Entry(content: .value(value)), now: now, &effects)
         }
@@ -235,7 +248,7 @@ extension PrimusSession {
         defer { self.continueDraining(now: now, &effects) }
         // A caller that doesn't wait any more was told that its message isn't sent.
         if let waiter = item.waiter, !self.transformCallers.remove(waiter) { return }
-        // The connection has ended. A plugin has told its caller.
+        // The connection has ended, and the caller was told.
         if let origin = item.origin, !self.belongsToDrain(item), !self.isCurrent(origin) { return }
         // The caller of a plugin waits for the answer, not for the sending.
         if let waiter = item.waiter, self.plugins.isCaller(waiter) {

@@ -584,6 +584,7 @@ package struct PrimusSession: ConfigurableSession {
         self.sparkIDCallers.resumeAll(.failure(failure), &effects)
         self.pluginsLost(failure, isFinal: next == .never, &effects)
         self.queue.failBound(failure, &effects)
+        self.failBoundTransforms(failure, &effects)
         // They wait for the next connection instead. After the last one, they are told why it ended.
         if next != .never { self.writingCallers.resumeAll(.success(.none), &effects) }
         if case .connected = self.phase { self.phase = .lost(isReported: false) }
