@@ -26,4 +26,22 @@ import Testing
         #expect(heartbeat.nextDeadline == start.advanced(by: .seconds(20)))
         #expect(heartbeat.timeout(now: start.advanced(by: .seconds(20))) == .sendPing)
     }
+
+    @Test func `a suspended heartbeat neither sends nor expects anything, and begins anew afterwards`() {
+        let start = Instant(nanoseconds: 0)
+        let policy = HeartbeatPolicy(
+            probeAfterSilence: .seconds(5), deadAfterSilence: .seconds(20), pingAfterNotSending: .seconds(10))
+        var heartbeat = Heartbeat(policy, now: start)
+        heartbeat.suspend(true, now: start.advanced(by: .seconds(4)))
+        #expect(heartbeat.nextDeadline == nil)
+        let late = start.advanced(by: .seconds(100))
+        #expect(heartbeat.probe(timeout: .seconds(1), now: late) == .none)
+        #expect(heartbeat.timeout(now: late) == .none)
+        heartbeat.suspend(false, now: late)
+        #expect(heartbeat.nextDeadline == late.advanced(by: .seconds(5)))
+        #expect(heartbeat.timeout(now: late.advanced(by: .seconds(5))) == .sendProbe)
+        #expect(heartbeat.timeout(now: late.advanced(by: .seconds(15))) == .sendPing)
+        heartbeat.sent(now: late.advanced(by: .seconds(15)))
+        #expect(heartbeat.timeout(now: late.advanced(by: .seconds(20))) == .declareDead)
+    }
 }
