@@ -40,7 +40,6 @@ final class LoadPrimusRequests: Sendable {
         var sessions: [String: Session] = [:]
     }
 
-
     private let loop: EventLoop
     private let state = Lock(State())
 

@@ -10,10 +10,10 @@ import RealtimeTransports
 /// let echo = server.onMessage { message in _ = try? message.spark.write(message.value) }
 /// let address = try await server.start(on: network.listener())
 /// ```
-/// Clients connect over WebSockets, with the transformer and the parser of the configuration. Callbacks receive what clients send in the order of
-/// its arrival, where their executor runs them. What a client sends before it disconnects is delivered like everything else; its spark isn't
-/// open then. With one executor for all registrations that runs closures in order, such as a serial queue, a client's disconnection comes after
-/// its messages.
+/// Clients connect over WebSockets or requests, with the transformer and the parser of the configuration. Callbacks receive what clients send
+/// in the order of its arrival, where their executor runs them. What a client sends before it disconnects is delivered like everything else;
+/// its spark isn't open then. With one executor for all registrations that runs closures in order, such as a serial queue, a client's
+/// disconnection comes after its messages.
 ///
 /// Keep a reference to the server for as long as it is needed. Releasing it closes its connections and stops its listener; to wait until
 /// all connections have ended, call ``stop()``.

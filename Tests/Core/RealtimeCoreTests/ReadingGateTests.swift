@@ -49,18 +49,6 @@ import Testing
         #expect(resumed == [[], [Self.one, Self.two]])
     }
 
-    @Test mutating func `a connection that delivers nothing more is read while a consumer is full`() {
-        let before = self.gate.ignoreConsumers(of: Self.one)
-        _ = self.deliver(full: [Self.slow])
-        let resumes = [self.gate.ignoreConsumers(of: Self.one), self.gate.ignoreConsumers(of: Self.one)]
-        #expect(!before && resumes == [true, false] && !self.gate.isPaused(Self.one))
-        let resumed = self.drain(Self.slow)
-        #expect(resumed == [])
-        _ = (self.deliver(full: [Self.slow]), self.gate.setPaused(true, Self.one))
-        let isResumed = self.gate.ignoreConsumers(of: Self.one)
-        #expect(!isResumed && self.gate.isPaused(Self.one))
-    }
-
     @Test mutating func `a caller that waits for the peer resumes reading and prevents pausing`() {
         _ = self.deliver(full: [Self.slow])
         let resumed = self.gate.waiterBegan()

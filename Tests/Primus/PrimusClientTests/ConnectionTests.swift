@@ -207,6 +207,28 @@ import Testing
         #expect(fixture.server.upgrades.all.map { $0.headers["Cookie"] } == [nil, "node=seven"])
     }
 
+    @Test func `a cookie of a session over polling is kept once, and replaced`() async throws {
+        let count = Lock(0)
+        var script = ScriptedPrimus.Script()
+        script.response = { head in
+            if head.path.hasSuffix("/spec") { return HTTPResponse(status: 200, text: ScriptedPrimus.spec("engine.io")) }
+            guard head.target.contains("sid=") else {
+                let packet = #"0{"sid":"s","upgrades":[],"pingInterval":25000,"pingTimeout":20000}"#
+                return HTTPResponse(status: 200, headers: ["Set-Cookie": "io=0"], text: packet)
+            }
+            let number = count.withLock {
+                $0 += 1
+                return $0
+            }
+            return number < 3 ? HTTPResponse(status: 200, headers: ["Set-Cookie": "io=\(number)"], text: "4\(number)") : nil
+        }
+        let fixture = try await PrimusFixture(script) { $0.allowedTransports = .polling }
+        let primus = try await fixture.open()
+        try await eventually { fixture.server.requests.all.count == 5 }
+        #expect(fixture.server.requests.all.map { $0.headers["Cookie"] } == [nil, nil, "io=0", "io=1", "io=2"])
+        primus.end()
+    }
+
     @Test func `a hook changes the URL of each attempt`() async throws {
         let number = Lock(0)
         let fixture = try await PrimusFixture {

@@ -365,6 +365,69 @@ import Testing
         #expect(session.finish(4, prepared(first)) == ["state closed unauthorized", "ended unauthorized", "finish"])
     }
 
+    private static let page = "<html>Forbidden by the proxy</html>"
+
+    @Test(arguments: [401, 403])
+    func `a refusal that may be that of a proxy leads to the next kind of connection, and is final for the last one`(status: Int) {
+        for (transformer, kinds) in [(PrimusTransformerKind.engineIO, 2), (.sockjs, 4)] {
+            var session = SessionHarness(.updates) { $0.transformer = transformer }
+            session.open()
+            for number in 2...kinds {
+                var lines = session.refuse(status, Self.page)
+                if transformer == .sockjs, number == 2 { lines = session.respond(1, 200, #"{"websocket":true}"#) }
+                #expect(lines.count == 1 && lines[0].hasPrefix("open #\(number) "), "\(lines)")
+            }
+            #expect(session.refuse(status, Self.page) == ["state closed unauthorized", "ended unauthorized", "finish"])
+        }
+    }
+
+    @Test(arguments: [#"{"error":"Go away"}"#, #"{"code":4,"message":"Forbidden"}"#])
+    func `a refusal by the application ends the attempt over each kind of connection`(body: String) {
+        var session = SessionHarness(.updates) { $0.transformer = .engineIO }
+        session.open()
+        #expect(session.refuse(403, body) == ["state closed unauthorized", "ended unauthorized", "finish"])
+    }
+
+    @Test func `other credentials are tried over all kinds of connections, once`() {
+        var session = SessionHarness(.updates) {
+            $0.transformer = .engineIO
+            $0.credentials = { [:] }
+        }
+        session.open()
+        let endpoint = session.machine.request.endpoint.http
+        func prepared(_ token: String) -> PrimusSession.WorkResult {
+            .prepared(.success(PrimusPrepared(endpoint: endpoint, credentials: ["Authorization": token])))
+        }
+        #expect(session.finish(1, prepared("one-token")).last?.hasPrefix("open #1 ws:") == true)
+        #expect(session.refuse(403, Self.page).last?.hasPrefix("open #2 http:") == true)
+        #expect(session.refuse(403, Self.page) == ["2 prepare"])
+        #expect(session.finish(2, prepared("two-token")).last?.hasPrefix("open #3 ws:") == true)
+        #expect(session.refuse(403, Self.page).last?.hasPrefix("open #4 http:") == true)
+        #expect(session.refuse(403, Self.page) == ["state closed unauthorized", "ended unauthorized", "finish"])
+    }
+
+    @Test func `a proxy that refuses to connect doesn't refuse the credentials`() {
+        var session = SessionHarness(.updates) { $0.credentials = { [:] } }
+        session.open()
+        session.finish(1, .prepared(.success(PrimusPrepared(endpoint: session.machine.request.endpoint.http, credentials: [:]))))
+        let response = HTTPResponse(HTTPResponseHead(status: 403), body: [])
+        let lines = session.close(.transport(TransportError(.proxyRejected, "The proxy refused.", response: response)))
+        #expect(lines.first == "attemptFailed connectionLost", "\(lines)")
+    }
+
+    @Test func `the cookies of another host of sockjs are sent to that host alone`() {
+        var session = SessionHarness(.updates) { $0.transformer = .sockjs }
+        session.open()
+        session.refuse(404)
+        session.respond(1, 200, #"{"websocket":true,"base_url":"http://other/"}"#)
+        let id = session.connection
+        session.step { $0.opened(id, head: HTTPResponseHead(status: 101, headers: ["Set-Cookie": "second=2; Path=/"]), now: $1, &$2) }
+        func cookie(_ host: String) -> String? {
+            session.machine.cookies.headers([:], for: Endpoint(scheme: "http", host: host, port: 80, target: "/primus/info"))["Cookie"]
+        }
+        #expect(cookie("host") == nil && cookie("other") == "second=2")
+    }
+
     @Test func `other refusals are retried`() {
         var session = SessionHarness(.updates)
         session.open()

@@ -31,11 +31,7 @@ import Testing
         let address = try await server.start(on: SocketListener())
         let echo = server.onMessage { message in _ = try? message.spark.write(message.value) }
         func client() async throws -> PrimusConnection {
-            var configuration = PrimusConfiguration(
-                Endpoint(scheme: "http", host: address.host, port: address.port), transports: .standard)
-            (configuration.log, configuration.retry) = (.none, .none)
-            kind.configureClient(&configuration)
-            let client = PrimusConnection(configuration)
+            let client = Self.client(address, kind)
             client.open()
             try await client.opened(within: .seconds(300))
             return client
@@ -63,6 +59,35 @@ import Testing
         neighbor.end()
         echo.cancel()
         await server.stop()
+    }
+
+    @Test(arguments: BehaviorKind.overHTTP)
+    func `with the default limits, a request can have as many messages as the server accepts`(kind: BehaviorKind) async throws {
+        var configuration = PrimusServerConfiguration()
+        (configuration.transformer, configuration.version) = (kind.transformer, kind.version)
+        kind.configureServer(&configuration)
+        let server = PrimusServer(configuration: configuration, log: .none)
+        let address = try await server.start(on: SocketListener())
+        let values = EventRecorder<Int>()
+        let token = server.onMessage { values.record((try? $0.value)?.string?.utf8.count ?? 0) }
+        let client = Self.client(address, kind)
+        client.open()
+        try await client.opened(within: .seconds(300))
+        client.enqueue("first")
+        client.enqueue(String(repeating: "x", count: 5 << 20))
+        try await eventually { values.all.count == 2 }
+        #expect(values.all == [5, 5 << 20])
+        client.end()
+        token.cancel()
+        await server.stop()
+    }
+
+    /// A client of a server on sockets, which isn't open.
+    private static func client(_ address: ListenerAddress, _ kind: BehaviorKind) -> PrimusConnection {
+        var configuration = PrimusConfiguration(Endpoint(scheme: "http", host: address.host, port: address.port), transports: .standard)
+        (configuration.log, configuration.retry) = (.none, .none)
+        kind.configureClient(&configuration)
+        return PrimusConnection(configuration)
     }
 
     @Test func `releasing a server ends its connections and its listener`() async throws {

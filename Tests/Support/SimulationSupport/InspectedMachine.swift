@@ -128,7 +128,6 @@ package struct InspectedMachine<Machine: SessionMachine>: SessionMachine {
         case .close(let id, let code, let reason): .close(id, code, reason: reason)
         case .abandon(let id): .abandon(id)
         case .reading(let id, let isPaused): .reading(id, paused: isPaused)
-        case .readToEnd(let id): .readToEnd(id)
         case .work(let id, let work): .work(id, work)
         case .cancel(let id): .cancel(id)
         case .resume(let id, let result): .resume(id, result)
@@ -253,7 +252,7 @@ final class EffectInspector<Machine: SessionMachine>: @unchecked Sendable {
             let isJustified = cause == .caller || self.closing.contains(id) || isDisturbed
             simulation.require(isJustified || !self.rules.abandonsOnlyAfterFaults, "\(id) was abandoned without a fault")
             self.ended(id)
-        case .reading(let id, _), .readToEnd(let id):
+        case .reading(let id, _):
             simulation.require(self.current.contains(id), "\(id) was paused or resumed, which is not in use")
         case .work(let id, let work):
             simulation.require(self.startedWorks.insert(id).inserted, "the work \(id.rawValue) was started twice")

@@ -232,7 +232,6 @@ extension TextHarness {
         case .close(let id, let code, _): return ["close \(id) \(code)"]
         case .abandon(let id): return ["abandon \(id)"]
         case .reading(let id, let isPaused): return ["\(isPaused ? "pause" : "resume") \(id)"]
-        case .readToEnd(let id): return ["read \(id) to the end"]
         case .work(let id, let work): return [self.text(of: work, id)]
         case .cancel(let id): return ["cancel \(id.rawValue)"]
         case .resume(let waiter, .success(let result)):

@@ -206,7 +206,7 @@ package struct HTTPConnectionMachine: Sendable {
 
     /// Pauses reading. If ``isReadingPaused`` is true then, the owner pauses the exchange ``receivingID`` as well.
     package mutating func pauseReading(now: Instant) {
-        guard self.pause == nil else { return }
+        guard self.pause == nil, !self.finishesReceiving else { return }
         self.pause = Pause(end: self.rules.pausedPolling.map { now.advanced(by: $0.interval) })
         self.isExchangePaused = self.receivingID != nil
     }
@@ -223,8 +223,13 @@ package struct HTTPConnectionMachine: Sendable {
         }
         self.state = .closing(code, reason, deadline: now.advanced(by: Self.closeTimeout))
         self.receivesWhileClosing = false
-        if case .waiting = self.receiving, self.finishesReceiving { self.receiving = .none }
-        return self.send(now: now)
+        guard self.finishesReceiving else { return self.send(now: now) }
+        if case .waiting = self.receiving { self.receiving = .none }
+        // The other connection can't wait for the owner: a server gives it up that isn't used in time.
+        self.pause = nil
+        let resumed = self.isExchangePaused ? self.receivingID : nil
+        self.isExchangePaused = false
+        return (resumed.map { [.resumeReading($0)] } ?? []) + self.send(now: now)
     }
 
     /// Ends the connection immediately. The only commands cancel requests.
@@ -237,8 +242,8 @@ package struct HTTPConnectionMachine: Sendable {
         if case .closing(let code, let reason, let deadline) = self.state, deadline <= now {
             guard self.finishesReceiving else { return self.end(.requested) }
             let isSending = if case .none = self.sending { false } else { true }
-            guard self.pause == nil, !isSending, !self.receivesWhileClosing else {
-                // The response ends when the owner reads on, or goes on. A request with messages has a time limit of its own.
+            guard !isSending, !self.receivesWhileClosing else {
+                // The response goes on. A request with messages has a time limit of its own.
                 self.receivesWhileClosing = false
                 self.state = .closing(code, reason, deadline: now.advanced(by: Self.closeTimeout))
                 return []

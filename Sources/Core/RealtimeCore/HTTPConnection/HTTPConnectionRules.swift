@@ -72,7 +72,8 @@ package enum HTTPClosing: Sendable {
     /// A request tells the server about the end. What is received meanwhile is ignored.
     case request(HTTPRequest)
     /// The session goes on over another connection: nothing tells the server about the end, and the response that the receiving loop
-    /// waits for is still received. If it doesn't end within the time limit, the connection ends with an error.
+    /// waits for is still received, also while the owner has paused reading. If it doesn't end within the time limit, the connection ends with
+    /// an error.
     case finishReceiving
 }
 

@@ -94,13 +94,6 @@ struct ReadingGate: Sendable {
         return self.isPaused(id) != wasPaused
     }
 
-    /// A connection delivers no more events.
-    ///
-    /// - Returns: Whether it is read again.
-    mutating func ignoreConsumers(of id: ConnectionID) -> Bool {
-        self.pausedForConsumers.remove(id) != nil && !self.pausedByMachine.contains(id)
-    }
-
     /// A connection has ended or is abandoned. Consumers that have fallen behind on it don't fail because of it any more.
     mutating func removed(_ id: ConnectionID, isReaderWaiting: () -> Bool) -> [ConnectionID] {
         self.pausedForConsumers.remove(id)

@@ -577,8 +577,6 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
             case .reading(let id, let isPaused):
                 guard state.connections[id] != nil, state.gate.setPaused(isPaused, id) else { continue }
                 if isPaused { self.pauseReading(id, &state, now) } else { self.resumeReading([id], &state, now, &actions) }
-            case .readToEnd(let id):
-                if state.gate.ignoreConsumers(of: id) { self.resumeReading([id], &state, now, &actions) }
             case .resume(let id, let result):
                 actions.resume(state.takeWaiter(id)?.fulfill(result))
             case .endConsumers(let ids, let reason):

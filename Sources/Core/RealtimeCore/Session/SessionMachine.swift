@@ -30,8 +30,6 @@ package struct Effects<Machine: SessionMachine>: Sendable {
         /// Pause or resume the reading of a connection. It is read when neither the machine nor a full consumer prevents it. The machine
         /// receives ``SessionMachine/reading(_:paused:now:)`` when that changes.
         case reading(ConnectionID, paused: Bool)
-        /// Read a connection even while consumers are full, because nothing that arrives on it is delivered any more.
-        case readToEnd(ConnectionID)
         case work(WorkID, Machine.Work)
         /// Cancel the work. Its result is ignored.
         case cancel(WorkID)

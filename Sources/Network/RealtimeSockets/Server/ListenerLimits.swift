@@ -11,10 +11,11 @@ public struct ListenerLimits: Sendable, Hashable {
     /// Each line may use a quarter of it. The listener responds with status 431 to a larger head, and with 414 if the request target is
     /// too long.
     public var headBytes = 64 << 10
-    /// The maximum size of a request body, in bytes. The default is 1 MiB.
+    /// The maximum size of a request body, in bytes. The default is 16 MiB, as that of a WebSocket message, since the body of a client
+    /// without a WebSocket contains its messages.
     ///
-    /// The listener responds with status 413 to a larger body.
-    public var bodyBytes = 1 << 20
+    /// The listener responds with status 413 to a larger body. The listener's handler may have a smaller limit.
+    public var bodyBytes = 16 << 20
     /// The maximum size of a WebSocket message, in bytes. The default is 16 MiB.
     ///
     /// The listener closes the WebSocket with code 1009 if a message is larger. The listener's handler may have a smaller limit, such as a

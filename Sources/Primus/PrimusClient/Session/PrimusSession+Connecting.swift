@@ -12,7 +12,7 @@ extension PrimusSession {
     }
 
     /// The URL of the first request.
-    private var requestedEndpoint: Endpoint {
+    var requestedEndpoint: Endpoint {
         switch self.attempt.connectionKind {
         case .webSocket: self.webSocketEndpoint
         case .framedWebSocket: self.sockJSSession(.websocket)
@@ -92,7 +92,7 @@ extension PrimusSession {
     package mutating func begin(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         self.cookies.removeExpired(now: now)
         self.attempt.opening = .preparing
-        if self.attempt.isContinued, self.attempt.refusal == nil { return self.connect(id, now: now, &effects) }
+        if self.attempt.isContinued { return self.connect(id, now: now, &effects) }
         let preparation = PrimusPreparation(
             endpoint: PrimusAddress(self.options.endpoint).endpoint, credentials: self.options.credentials,
             requestURL: self.options.requestURL, plugins: self.options.plugins.filter { $0.hooks.contains(.url) })
@@ -113,6 +113,8 @@ extension PrimusSession {
                 if refusal.credentials == prepared.credentials, refusal.endpoint == prepared.endpoint {
                     return self.fail(id, refusal.error, isFinal: true, now: now, &effects)
                 }
+                // The kinds of connections were refused with the other credentials.
+                if self.nextConnectionKind == nil { self.attempt.failures = FailedTransports() }
             }
             (self.attempt.endpoint, self.attempt.credentials) = (prepared.endpoint, prepared.credentials)
             self.trace(.outgoingURL, &effects)
@@ -337,7 +339,7 @@ extension PrimusSession {
     /// Decides to continue an attempt with another version or another kind of connection.
     mutating func fallsBack(because ending: Ending) -> Bool {
         guard case .connecting = self.attempt.opening, self.connection.connected == nil, self.options.customTransformer == nil,
-            ending.failure.code != .unauthorized, ending.kind == .refused || ending.kind == .timedOut
+            ending.kind == .refused || ending.kind == .timedOut
         else { return false }
         if self.refusesVersion(ending), !self.attempt.hasChangedVersion {
             self.knowledge.engineIO = self.engineIOVersion == .v4 ? .v3 : .v4
@@ -354,7 +356,7 @@ extension PrimusSession {
                 self.attempt.hasChangedVersion = false
             }
         }
-        (self.attempt.isContinued, self.attempt.refusal, self.attempt.opening) = (true, nil, .preparing)
+        (self.attempt.isContinued, self.attempt.opening) = (true, .preparing)
         return true
     }
 
@@ -363,8 +365,8 @@ extension PrimusSession {
         guard let error = ending.reason.transportError else { return true }
         switch error.code {
         case .upgradeRejected, .requestRejected, .protocolViolation, .proxyRejected, .closed, .reset, .timedOut, .tooLarge:
-            // The application on the server refuses the client, however it connects.
-            return error.response.flatMap { PrimusError.refusal(in: $0) } == nil
+            // The application on the server refuses the client, however it connects. Another refusal may be that of a proxy.
+            return ending.failure.serverCode != .engineIOForbidden && error.response.flatMap { PrimusError.refusal(in: $0) } == nil
         default: return false
         }
     }
@@ -405,6 +407,7 @@ extension PrimusSession {
         else { return false }
         self.attempt.refusal = Refusal(
             credentials: self.attempt.credentials, endpoint: self.attempt.endpoint, error: ending.failure.forStorage)
+        self.attempt.isContinued = false
         return true
     }
 

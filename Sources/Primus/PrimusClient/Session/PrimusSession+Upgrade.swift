@@ -55,7 +55,9 @@ extension PrimusSession {
     /// The WebSocket is open.
     mutating func candidateOpened(_ id: ConnectionID, _ head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>) {
         guard case .engineIO(let version, _) = self.attempt.framing else { return }
-        self.cookies.store(head.headers, from: self.attempt.endpoint, now: now)
+        if let handshake = self.attempt.handshake {
+            self.cookies.store(head.headers, from: self.address.engineIO(version, .websocket, sid: handshake.sid), now: now)
+        }
         effects.commands.append(.send(id, EngineIOPacket(.ping, Self.probe).webSocketMessage(version)))
     }
 

@@ -296,8 +296,6 @@ package struct PrimusSession: ConfigurableSession {
         // What was written before the end isn't lost. For the application, the client is closed already.
         let deadline = now.advanced(by: self.connection.policy.closeTimeout)
         self.drain = Drain(deadline: deadline, queue: self.queue.takeAll(), lastTransformed: self.lastTransformed)
-        // The consumers get nothing more, and the last poll must end.
-        if let replaced = self.move.replaced { effects.commands.append(.readToEnd(replaced)) }
         self.handleEnd(self.ending(for: .requested, now: now), now: now, &effects)
     }
 
@@ -406,7 +404,10 @@ package struct PrimusSession: ConfigurableSession {
     package mutating func opened(_ id: ConnectionID, head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>) {
         if id == self.move.candidate { return self.candidateOpened(id, head, now: now, &effects) }
         guard self.connection.opened(id, now: now) == .beginHandshake else { return }
-        self.cookies.store(head.headers, from: self.attempt.endpoint, now: now)
+        // A connection over HTTP keeps the cookies of its responses itself.
+        if self.attempt.connectionKind.transport == .webSockets {
+            self.cookies.store(head.headers, from: self.requestedEndpoint, now: now)
+        }
         if !self.attempt.framing.hasHandshake { self.becomeOpen(id, now: now, &effects) }
     }
 

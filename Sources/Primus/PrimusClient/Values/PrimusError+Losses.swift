@@ -33,7 +33,8 @@ extension PrimusError {
         // The message of a permanent failure says what to change, before anything was sent.
         if error.code.isPermanent { return PrimusError(.invalidConfiguration, error.message, cause: error) }
         let (text, code) = error.response.map { Self.body(of: $0) } ?? (nil, nil)
-        switch error.status {
+        // The credentials for the server don't concern a proxy.
+        switch error.code == .proxyRejected ? nil : error.status {
         case 401?, 403?:
             return PrimusError(
                 .unauthorized, "\(message) Check the credentials.", serverMessage: text, serverCode: code, cause: error)

@@ -83,7 +83,7 @@ struct PrimusClientOptions: Sendable {
         let transports = try await self.client.transports(printer, connections, redact: HTTPTrace.redactSession)
         let credentials = try await self.credentials()
         try await self.checkDialect(transports, credentials, limit)
-        let configuration = self.configuration(transports, credentials, reconnects: reconnects, printer, connections)
+        let configuration = self.configuration(transports, credentials, reconnects: reconnects, printer, connections, limit)
         let client = PrimusConnection(configuration)
         let lines = Lock(PrimusStateLines())
         let states =
@@ -101,7 +101,7 @@ struct PrimusClientOptions: Sendable {
 
     private func configuration(
         _ transports: Transports, _ credentials: PrimusCredentials?, reconnects: Bool, _ printer: LinePrinter,
-        _ connections: OpenConnections
+        _ connections: OpenConnections, _ limit: TimeLimit
     ) -> PrimusConfiguration {
         var configuration = PrimusConfiguration(self.client.endpoint, transports: transports)
         configuration.transformer = self.transformer
@@ -115,7 +115,7 @@ struct PrimusClientOptions: Sendable {
         configuration.headers = self.client.headers
         if let credentials { configuration.credentials = { credentials } }
         // A person waits, and can't repeat an attempt that was only slow.
-        configuration.connectTimeout = .seconds(30)
+        configuration.connectTimeout = min(.seconds(30), limit.remaining ?? .seconds(30))
         configuration.detectionTimeout = Self.specTimeout
         configuration.retry = reconnects ? .standard : .none
         configuration.strategies = [.disconnect, .online]

@@ -57,8 +57,6 @@ struct ServePrimusCommand: Command {
         case "6": configuration.version = .v6
         case let text?: throw arguments.usageError("Invalid value '\(text)' for '--version': must be 8 or 6")
         }
-        // A message of a developer who tries something is rarely meant to be too large.
-        configuration.messageLimit = 1 << 20
         self.configuration = configuration
         self.token = try Secret(arguments, "token")
         self.isVerbose = arguments.has("verbose")

@@ -46,6 +46,7 @@ struct ServedAddress: Sendable {
     func listener(messageBytes: Int, _ trace: ConnectionTrace?) -> any Listener {
         var limits = ListenerLimits()
         limits.messageBytes = messageBytes
+        limits.bodyBytes = max(limits.bodyBytes, messageBytes)
         let listener = SocketListener(host: self.host, port: self.port, tls: self.tls, limits: limits)
         return trace.map { TracingListener(listener, trace: $0) } ?? listener
     }
