@@ -114,8 +114,9 @@ struct PrimusClientOptions: Sendable {
         configuration.plugins = plugins.filter { self.plugins.contains($0.0) }.map(\.1)
         configuration.headers = self.client.headers
         if let credentials { configuration.credentials = { credentials } }
-        // A person waits, and can't repeat an attempt that was only slow.
-        configuration.connectTimeout = min(.seconds(30), limit.remaining ?? .seconds(30))
+        // A person waits, and can't repeat an attempt that was only slow. The limit of the command ends before that of the attempt, half of which
+        // is for its first kind of connection.
+        configuration.connectTimeout = min(.seconds(30), limit.remaining.map { max(.seconds(2), $0 * 5 / 4) } ?? .seconds(30))
         configuration.detectionTimeout = Self.specTimeout
         configuration.retry = reconnects ? .standard : .none
         configuration.strategies = [.disconnect, .online]
