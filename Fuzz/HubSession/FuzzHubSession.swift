@@ -99,13 +99,19 @@ struct Fixture {
 func checkStart(_ format: HubFormat, negotiation: [UInt8]?, handshake: [WebSocketMessage]) async throws -> Fixture.Remains {
     let fixture = try await Fixture(format, negotiates: negotiation != nil, .init(negotiation: negotiation ?? [], handshake: handshake))
     let client = fixture.client
-    let start = Task { try? await client.start() }
-    // The start may wait for the rest of the handshake, and fails when it is stopped.
+    let hasEnded = Lock(false)
+    let start = Task {
+        _ = try? await client.start()
+        hasEnded.withLock { $0 = true }
+    }
+    // The start may wait for the rest of the handshake, and fails when it is stopped. On a busy machine, it may begin after that.
     for _ in 1...10 { await Task.yield() }
-    let remains = await fixture.finish()
-    _ = await start.value
-    client.stop()
-    return remains
+    repeat {
+        client.stop()
+        await Task.yield()
+    } while !hasEnded.withLock { $0 }
+    await start.value
+    return await fixture.finish()
 }
 
 /// Checks that a connected client handles any frames: its calls end, and, if the frames leave the messages in step, it works afterwards.
