@@ -204,7 +204,8 @@ package struct HTTPConnectionMachine: Sendable {
         return commands
     }
 
-    /// Pauses reading. If ``isReadingPaused`` is true then, the owner pauses the exchange ``receivingID`` as well.
+    /// Pauses reading, unless the session goes on over another connection, which waits for the end of this one. If ``isReadingPaused`` is true
+    /// then, the owner pauses the exchange ``receivingID`` as well.
     package mutating func pauseReading(now: Instant) {
         guard self.pause == nil, !self.finishesReceiving else { return }
         self.pause = Pause(end: self.rules.pausedPolling.map { now.advanced(by: $0.interval) })

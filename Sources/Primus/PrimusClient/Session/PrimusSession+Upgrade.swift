@@ -34,18 +34,22 @@ extension PrimusSession {
         return self.attempt.connectionKind.transport
     }
 
+    /// The URL of the WebSocket to which a session over polling moves.
+    private var upgradeEndpoint: Endpoint? {
+        guard case .engineIO(let version, _) = self.attempt.framing, let handshake = self.attempt.handshake else { return nil }
+        return self.address.engineIO(version, .websocket, sid: handshake.sid)
+    }
+
     /// Whether packets wait for the end of the move.
     var isMoving: Bool { if case .moving = self.upgrade { true } else { false } }
 
     /// Opens a WebSocket for a session over polling, if the server and the settings allow it and none has failed in this attempt.
     mutating func beginUpgrade(now: Instant, _ effects: inout Effects<Self>) {
-        guard self.attempt.connectionKind == .polling, case .engineIO(let version, _) = self.attempt.framing,
-            let handshake = self.attempt.handshake,
+        guard self.attempt.connectionKind == .polling, let handshake = self.attempt.handshake, let endpoint = self.upgradeEndpoint,
             handshake.upgrades.contains(EngineIOTransport.websocket.rawValue), self.options.allowedTransports.contains(.webSockets),
             !self.attempt.failures.contains(.webSocket), let candidate = self.move.begin(&self.connection)
         else { return }
         self.upgrade = .probing(deadline: now.advanced(by: Self.probeTimeout))
-        let endpoint = self.address.engineIO(version, .websocket, sid: handshake.sid)
         let request = PrimusRequest(
             connection: .webSocket(self.webSocketRequest(endpoint)), endpoint: endpoint, framing: self.attempt.framing,
             customTransformer: nil, customParser: self.options.customParser)
@@ -55,9 +59,7 @@ extension PrimusSession {
     /// The WebSocket is open.
     mutating func candidateOpened(_ id: ConnectionID, _ head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>) {
         guard case .engineIO(let version, _) = self.attempt.framing else { return }
-        if let handshake = self.attempt.handshake {
-            self.cookies.store(head.headers, from: self.address.engineIO(version, .websocket, sid: handshake.sid), now: now)
-        }
+        if let endpoint = self.upgradeEndpoint { self.cookies.store(head.headers, from: endpoint, now: now) }
         effects.commands.append(.send(id, EngineIOPacket(.ping, Self.probe).webSocketMessage(version)))
     }
 
