@@ -27,28 +27,42 @@ void start(void) {
     Primus *primus = [[Primus alloc] initWithURL:url];
 
     [primus on:@"reconnect" listener:^(PrimusReconnectOptions *options) {
-        NSLog(@"[reconnect] - We are scheduling a new reconnect attempt %ld", (long)options.attempt);
+        NSLog(@"attempt %ld", (long)options.attempt);
     }];
 
     [primus on:@"online" listener:^{
-        NSLog(@"[network] - We have regained control over our internet connection.");
+        NSLog(@"online");
+    }];
+
+    [primus on:@"offline" listener:^{
+        NSLog(@"offline");
+    }];
+
+    [primus on:@"open" listener:^{
+        NSLog(@"open");
+    }];
+
+    [primus on:@"close" listener:^{
+        NSLog(@"close");
     }];
 
     [primus on:@"error" listener:^(NSError *error) {
-        NSLog(@"[error] - Error: %@", error);
+        NSLog(@"error %ld: %@", (long)error.code, error);
     }];
 
     [primus on:@"data" listener:^(NSDictionary *data, id raw) {
-        NSLog(@"[data] - Received data: %@ %@", data, raw);
+        NSLog(@"data %@ %@", data, raw);
     }];
 
     [primus once:@"end" listener:^{
-        NSLog(@"[end] - The connection has ended.");
+        NSLog(@"end");
     }];
 
     [primus write:@{ @"my-data": [NSNumber numberWithInt:123] }];
     [primus write:@"example-data"];
+    [primus write:[@"example-data" dataUsingEncoding:NSUTF8StringEncoding]];
     [primus send:@"news" data:@"example-data"];
+    [primus emit:@"event" args:@[ @1 ]];
     [primus id:^(NSString *socketId) {
         NSLog(@"%@", socketId);
     }];
@@ -65,6 +79,7 @@ void startWithOptions(NSURLRequest *request) {
     PrimusConnectOptions *options = [[PrimusConnectOptions alloc] init];
 
     options.transformerClass = SocketRocketClient.class;
+    options.strategy = @[ @(kPrimusReconnectionStrategyTimeout) ];
     options.timeout = 200;
     options.manual = YES;
     options.reconnect.retries = 3;
@@ -72,6 +87,14 @@ void startWithOptions(NSURLRequest *request) {
 
     Primus *primus = [[Primus alloc] initWithURLRequest:request options:options];
 
-    // Calling 'open' will start the connection
     [primus open];
+
+    NSURL *url = [NSURL URLWithString:@"http://localhost:9090/primus"];
+    Primus *other = [[Primus alloc] initWithURL:url options:options];
+    [other open];
+
+    NSMutableURLRequest *authorized = [NSMutableURLRequest requestWithURL:url];
+    [authorized setValue:@"Bearer token" forHTTPHeaderField:@"Authorization"];
+    Primus *third = [[Primus alloc] initWithURLRequest:authorized];
+    [third end];
 }

@@ -84,15 +84,23 @@ open class Primus: NSObject, @unchecked Sendable {
         /// The revision of the lifecycle that the client observes.
         var lifecycleRevision: UInt64?
         var endOfTime: PrimusLifecycle.End?
-        /// The attempts that wait for the listeners of `outgoing::url`, by the number of their place among the events.
+        /// What happens at places among the events, by the number of the place.
         var marks: [UInt64: Mark] = [:]
         var lastMark: UInt64 = 0
+        /// How often the client was opened.
+        var openings = 0
+
+        mutating func nextMark() -> UInt64 {
+            self.lastMark += 1
+            return self.lastMark
+        }
     }
 
-    private struct Mark: Sendable {
-        var queue: PrimusQueue
-        var options: PrimusURLOptions
-        var continuation: CheckedContinuation<Void, Never>
+    private enum Mark: Sendable {
+        /// An attempt waits for the listeners of `outgoing::url` on a queue.
+        case url(PrimusURLOptions, on: PrimusQueue, CheckedContinuation<Void, Never>)
+        /// Something happens when all queues have reached the place.
+        case fence(Set<PrimusQueue>, onEach: @Sendable (PrimusQueue) -> Void, atEnd: @Sendable () -> Void)
     }
 
     /// The settings. Changes apply from the next attempt to connect on.
@@ -233,6 +241,7 @@ open class Primus: NSObject, @unchecked Sendable {
         let isDestroyed = self.state.withLock { state in
             if state.isDestroyed { return true }
             (state.isOpeningSoon, state.isFresh, state.keeper) = (false, false, self)
+            state.openings += 1
             return false
         }
         if isDestroyed { return }
@@ -300,13 +309,9 @@ open class Primus: NSObject, @unchecked Sendable {
         }
         guard isFirst else { return false }
         self.end()
-        let queues = self.state.withLock { $0.listeners.queues }.union([.main])
-        let group = DispatchGroup()
-        for queue in queues {
-            // Behind the events that wait on the queue.
-            queue.queue.async(group: group) { self.call("destroy", [], on: queue) }
-        }
-        group.notify(queue: .main) {
+        self.afterEvents { queue in
+            self.call("destroy", [], on: queue)
+        } atEnd: {
             self.removeAllListeners()
             self.release()
         }
@@ -425,7 +430,15 @@ open class Primus: NSObject, @unchecked Sendable {
         guard case .closed = engine.connection.state else { return }
         let new = self.makeEngine()
         engine.connection.moveMessages(to: new.connection)
-        self.state.withLock { $0.engine = new }
+        // The places among the events of the old one aren't reached any more. Their closures are released after the lock.
+        let old = self.state.withLock { state in
+            defer {
+                state.engine = new
+                state.marks = state.marks.filter { if case .fence = $0.value { false } else { true } }
+            }
+            return state.marks
+        }
+        withExtendedLifetime(old) {}
         // Those that another thread has written in between.
         engine.connection.moveMessages(to: new.connection)
         engine.connection.end()
@@ -464,7 +477,7 @@ open class Primus: NSObject, @unchecked Sendable {
     private func observation(of connection: PrimusConnection, on queue: PrimusQueue) -> PrimusObservation {
         let executor = PrimusCallbackExecutor { run in queue.queue.async(execute: run) }
         let isUsed: @Sendable () -> Bool = if queue == .main { { [mainQueueUse] in mainQueueUse.hasBegun } } else { { true } }
-        return connection.observeEvents(on: executor, includingEmitter: true) { event in
+        return connection.observeEvents(on: executor) { event in
             switch event {
             // What the client itself needs.
             case .trace(.end), .mark, .update(.dialect): true
@@ -714,7 +727,7 @@ open class Primus: NSObject, @unchecked Sendable {
             self.call("initialised", [.object("\(dialect.transformer)"), .object("\(dialect.parser)")], on: queue)
         case .trace(let trace):
             for (name, arguments) in PrimusEventTable.events(of: trace, self.options.reconnect) { self.call(name, arguments, on: queue) }
-            if case .end = trace, queue == .main { self.ended() }
+            if case .end = trace, queue == .main { self.releaseAfterEvents() }
         case .plugin(let event): self.deliver(event, on: queue)
         case .mark(let number): self.reached(mark: number, on: queue)
         case .update, .untransformed, .outgoing, .frame: break
@@ -732,10 +745,28 @@ open class Primus: NSObject, @unchecked Sendable {
         }
     }
 
-    private func ended() {
-        // A listener may have opened the client again.
+    /// Releases the client when the listeners on all queues have received the events until now, unless one of them opens it again.
+    private func releaseAfterEvents() {
         guard let connection = self.connection, case .closed = connection.state else { return }
-        self.release()
+        let openings = self.state.withLock { $0.openings }
+        self.afterEvents { _ in
+        } atEnd: {
+            if self.state.withLock({ $0.openings == openings }) { self.release() }
+        }
+    }
+
+    /// Calls a closure on each queue with listeners, and then another one on the last of them, behind the events until now.
+    private func afterEvents(onEach: @escaping @Sendable (PrimusQueue) -> Void, atEnd: @escaping @Sendable () -> Void) {
+        let (engine, queues) = self.state.withLock { state in
+            (state.engine, state.engine.map { Set($0.observations.keys) } ?? state.listeners.queues.union([.main]))
+        }
+        let number = self.state.withLock { state in
+            let number = state.nextMark()
+            state.marks[number] = .fence(queues, onEach: onEach, atEnd: atEnd)
+            return number
+        }
+        if let engine { return engine.connection.driver.step { session, _, effects in session.mark(number, &effects) } }
+        for queue in queues { queue.queue.async { self.reached(mark: number, on: queue) } }
     }
 
     /// Lets the listeners of `outgoing::url` change the URL of an attempt.
@@ -744,14 +775,11 @@ open class Primus: NSObject, @unchecked Sendable {
         guard !queues.isEmpty, let connection else { return endpoint }
         let options = PrimusURLOptions(endpoint)
         for queue in queues {
-            let number = self.state.withLock { state in
-                state.lastMark += 1
-                return state.lastMark
-            }
+            let number = self.state.withLock { $0.nextMark() }
             await withTaskCancellationHandler {
                 await withCheckedContinuation { continuation in
                     let isCancelled = self.state.withLock { state in
-                        if !Task.isCancelled { state.marks[number] = Mark(queue: queue, options: options, continuation: continuation) }
+                        if !Task.isCancelled { state.marks[number] = .url(options, on: queue, continuation) }
                         return Task.isCancelled
                     }
                     if isCancelled { return continuation.resume() }
@@ -760,19 +788,30 @@ open class Primus: NSObject, @unchecked Sendable {
                 }
             } onCancel: {
                 // The attempt is over.
-                self.state.withLock { $0.marks.removeValue(forKey: number) }?.continuation.resume()
+                guard case .url(_, _, let continuation)? = self.state.withLock({ $0.marks.removeValue(forKey: number) }) else { return }
+                continuation.resume()
             }
         }
         return options.endpoint(endpoint)
     }
 
     private func reached(mark number: UInt64, on queue: PrimusQueue) {
-        let mark = self.state.withLock { state in
-            state.marks[number]?.queue == queue ? state.marks.removeValue(forKey: number) : nil
+        switch self.state.withLock({ $0.marks[number] }) {
+        case .url(let options, on: queue, let continuation)?:
+            guard self.state.withLock({ $0.marks.removeValue(forKey: number) }) != nil else { return }
+            self.call("outgoing::url", [.object(options)], on: queue)
+            continuation.resume()
+        case .fence(_, let onEach, let atEnd)?:
+            onEach(queue)
+            let isLast = self.state.withLock { state in
+                guard case .fence(var queues, let onEach, let atEnd)? = state.marks[number] else { return false }
+                queues.remove(queue)
+                state.marks[number] = queues.isEmpty ? nil : .fence(queues, onEach: onEach, atEnd: atEnd)
+                return queues.isEmpty
+            }
+            if isLast { atEnd() }
+        case .url?, nil: break
         }
-        guard let mark else { return }
-        self.call("outgoing::url", [.object(mark.options)], on: queue)
-        mark.continuation.resume()
     }
 }
 

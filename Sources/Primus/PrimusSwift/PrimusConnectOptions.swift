@@ -20,8 +20,9 @@ public final class PrimusConnectOptions: NSObject, NSCopying, @unchecked Sendabl
     struct Values: Sendable {
         var strategy: [PrimusReconnectionStrategy] = []
         var timeout = 10.0
-        var ping = 25.0
-        var pong = 10.0
+        static let (standardPing, standardPong) = (25.0, 10.0)
+        var ping = standardPing
+        var pong = standardPong
         var autodetect = true
         var manual = false
         var websockets = true
@@ -117,13 +118,14 @@ public final class PrimusConnectOptions: NSObject, NSCopying, @unchecked Sendabl
         set { self.change { $0.timeout = newValue } }
     }
 
-    /// The interval of the client's pings with servers before Primus 7. The default is 25. Later servers send pings themselves.
+    /// The interval of the client's pings with servers before Primus 7. The default is 25, also for a value that isn't above 0: pings can't be
+    /// switched off. Later servers send pings themselves.
     public var ping: TimeInterval {
         get { self.current.ping }
         set { self.change { $0.ping = newValue } }
     }
 
-    /// The time limit for the answer to a ping. The default is 10.
+    /// The time limit for the answer to a ping. The default is 10, also for a value that isn't above 0.
     public var pong: TimeInterval {
         get { self.current.pong }
         set { self.change { $0.pong = newValue } }
@@ -239,8 +241,9 @@ public final class PrimusConnectOptions: NSObject, NSCopying, @unchecked Sendabl
         let values = self.current
         configuration.detection = values.autodetect ? .automatic : .off
         configuration.connectTimeout = Self.limit(values.timeout, else: Self.noLimit)
-        configuration.pingInterval = Self.limit(values.ping, else: Self.noLimit)
-        configuration.pongTimeout = Self.limit(values.pong, else: Self.noLimit)
+        // A client always notices that its connection is dead.
+        configuration.pingInterval = Self.limit(values.ping, else: .seconds(Values.standardPing))
+        configuration.pongTimeout = Self.limit(values.pong, else: .seconds(Values.standardPong))
         configuration.credentials = values.credentials
         configuration.allowedTransports = values.websockets ? .all : .polling
         let isWebSockets = values.transformerClass == SocketRocketClient.self

@@ -700,14 +700,14 @@ private struct LineRules: HTTPConnectionRules {
     // MARK: Header fields and cookies
 
     @Test func `a status of 401 asks once for fresh header fields, and repeats the request once`() async throws {
-        let asked = EventRecorder<Bool>()
-        let fixture = try await Fixture.open(isStream: true) { areRefused, completion in
-            asked.record(areRefused)
-            completion(.success(["Authorization": "Bearer \(asked.all.count)"]))
+        let asked = EventRecorder<Int?>()
+        let fixture = try await Fixture.open(isStream: true) { refused, completion in
+            asked.record(refused)
+            completion(.success((["Authorization": "Bearer \(asked.all.count)"], asked.all.count)))
         }
         fixture.send("a")
         fixture.server.sending.all[0].respond(HTTPResponse(status: 401))
-        #expect(fixture.server.requests.all == ["GET", "POST a", "POST a"] && asked.all == [false, false, true])
+        #expect(fixture.server.requests.all == ["GET", "POST a", "POST a"] && asked.all == [nil, nil, 2])
         #expect(fixture.server.heads.all.map { $0.headers["Authorization"] } == ["Bearer 1", "Bearer 2", "Bearer 3"])
         fixture.send("b")
         fixture.server.sending.all[1].respond(HTTPResponse(status: 200))
@@ -717,21 +717,38 @@ private struct LineRules: HTTPConnectionRules {
         #expect(fixture.events.all.all == ["opened 200", "closed requestRejected 401"])
     }
 
+    @Test func `two requests that are refused name the generation of their own header fields`() async throws {
+        let asked = EventRecorder<Int?>()
+        let fixture = try await Fixture.open(isStream: false) { refused, completion in
+            asked.record(refused)
+            completion(.success(([:], asked.all.count { $0 != nil })))
+        }
+        fixture.send("a")
+        fixture.server.sending.all[0].respond(HTTPResponse(status: 401))
+        fixture.receiver.respond(HTTPResponse(status: 401))
+        // The second one was sent with the fields that the first one has replaced.
+        #expect(fixture.server.requests.all == ["GET", "GET", "POST a", "POST a", "GET"] && asked.all == [nil, nil, nil, 0, 0])
+        fixture.server.sending.all[1].respond(HTTPResponse(status: 200))
+        fixture.send("b")
+        fixture.server.sending.all[2].respond(HTTPResponse(status: 401))
+        #expect(asked.all.suffix(2) == [nil, 2])
+    }
+
     @Test func `a request for messages that is refused twice, or whose fresh header fields fail, ends the connection`() async throws {
-        let twice = try await Fixture.open(isStream: false) { _, completion in completion(.success([:])) }
+        let twice = try await Fixture.open(isStream: false) { _, completion in completion(.success(([:], 0))) }
         twice.receiver.respond(HTTPResponse(status: 401))
         #expect(twice.server.requests.all.count == 3 && twice.events.all.all == ["opened 200"])
         twice.receiver.respond(HTTPResponse(status: 401))
         #expect(twice.events.all.all == ["opened 200", "closed requestRejected 401"])
-        let failing = try await Fixture.open(isStream: false) { areRefused, completion in
-            completion(areRefused ? .failure(TransportError(.cancelled, "no token")) : .success([:]))
+        let failing = try await Fixture.open(isStream: false) { refused, completion in
+            completion(refused == nil ? .success(([:], 0)) : .failure(TransportError(.cancelled, "no token")))
         }
         failing.receiver.respond(HTTPResponse(status: 401))
         #expect(failing.events.all.all == ["opened 200", "closed cancelled "])
     }
 
     @Test func `the request that tells the server about the end is repeated once, and nothing else after it`() async throws {
-        let fixture = try await Fixture.open(isStream: false) { _, completion in completion(.success([:])) }
+        let fixture = try await Fixture.open(isStream: false) { _, completion in completion(.success(([:], 0))) }
         fixture.connection.close(.normal, reason: "")
         fixture.receiver.respond(HTTPResponse(status: 401))
         #expect(fixture.server.requests.all == ["GET", "GET", "DELETE"])
@@ -752,7 +769,7 @@ private struct LineRules: HTTPConnectionRules {
                 asked += 1
                 return asked == 1
             }
-            if isFirst { completion(.success([:])) }
+            if isFirst { completion(.success(([:], 0))) }
         }
         open.send("a")
         open.connection.close(.normal, reason: "")
@@ -761,7 +778,7 @@ private struct LineRules: HTTPConnectionRules {
     }
 
     @Test func `header fields that come late or fail end no other connection`() async throws {
-        let pending = Lock<[@Sendable (Result<HTTPHeaders, TransportError>) -> Void]>([])
+        let pending = Lock<[@Sendable (Result<HTTPConnection.Environment.Fields, TransportError>) -> Void]>([])
         let fixture = try await Fixture(isStream: true) { _, completion in pending.withLock { $0.append(completion) } }
         fixture.connection.open()
         #expect(fixture.server.requests.all.isEmpty)
@@ -770,7 +787,7 @@ private struct LineRules: HTTPConnectionRules {
         let abandoned = try await Fixture(isStream: true) { _, completion in pending.withLock { $0.append(completion) } }
         abandoned.connection.open()
         abandoned.connection.abandon()
-        pending.withLock { $0 }[1](.success([:]))
+        pending.withLock { $0 }[1](.success(([:], 0)))
         #expect(abandoned.server.requests.all.isEmpty && abandoned.events.all.all.isEmpty)
     }
 

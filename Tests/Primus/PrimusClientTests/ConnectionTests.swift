@@ -207,6 +207,39 @@ import Testing
         #expect(fixture.server.upgrades.all.map { $0.headers["Cookie"] } == [nil, "node=seven"])
     }
 
+    @Test func `a queue is cleared of the messages that no caller waits for`() async throws {
+        let fixture = try await PrimusFixture()
+        let primus = PrimusConnection(fixture.configuration)
+        for number in 0..<3 { #expect(primus.enqueue(number)) }
+        let call = Task { try await primus.write("waits") }
+        try await eventually { primus.queuedCount == 4 }
+        #expect(primus.enqueue(3))
+        #expect(primus.clearQueue() == 4 && primus.queuedCount == 1)
+        #expect(primus.clearQueue() == 0)
+        primus.open()
+        try await call.value
+        try await primus.write("last")
+        try await eventually { fixture.server.texts == [#""waits""#, #""last""#] }
+    }
+
+    @Test(arguments: [false, true])
+    func `bytes are text over sockjs, with and without framing`(isFramed: Bool) async throws {
+        var script = ScriptedPrimus.Script()
+        script.response = { _ in HTTPResponse(status: 200, text: #"{"websocket":true}"#) }
+        if isFramed {
+            script.upgrade = { head in
+                head.path.hasSuffix("/primus/websocket") ? .reject(HTTPResponse(status: 404, text: "")) : .accept(subprotocol: nil)
+            }
+            script.greeting = [.text("o")]
+        }
+        let fixture = try await PrimusFixture(script) { ($0.detection, $0.transformer) = (.off, .sockjs) }
+        let primus = try await fixture.open()
+        try await primus.write(PrimusValue.bytes([1, 255]))
+        let text = #"{"type":"Buffer","data":[1,255]}"#
+        try await eventually { !fixture.server.texts.isEmpty }
+        #expect(fixture.server.texts == [isFramed ? #"["{\"type\":\"Buffer\",\"data\":[1,255]}"]"# : text])
+    }
+
     @Test func `a cookie of a session over polling is kept once, and replaced`() async throws {
         let count = Lock(0)
         var script = ScriptedPrimus.Script()

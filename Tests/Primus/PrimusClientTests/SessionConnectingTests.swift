@@ -92,6 +92,55 @@ import Testing
         #expect(error.message.contains(transformer == "websockets" ? parser : transformer))
     }
 
+    private static let contradictions: [(@Sendable (inout PrimusConfiguration) -> Void, String, String, String)] = [
+        ({ $0.parser = .ejson }, "websockets", "json", "parser json, not ejson"),
+        ({ $0.parser = .json }, "websockets", "thing", "parser thing, not json"),
+        ({ $0.transformer = .websockets }, "sockjs", "json", "transformer sockjs, not websockets"),
+        ({ $0.transformer = .engineIO }, "faye", "json", "transformer faye, not engine.io"),
+    ]
+
+    @Test(arguments: Self.contradictions)
+    func `settings that the specification contradicts end the client, which asks again when it is opened`(
+        change: @Sendable (inout PrimusConfiguration) -> Void, transformer: String, parser: String, expected: String
+    ) {
+        var session = self.detecting(change)
+        session.open()
+        #expect(session.respond(1, 200, Self.spec(transformer, parser)) == ["state closed unsupported", "ended unsupported", "finish"])
+        guard case .closed(let error?) = session.machine.state else { return #expect(Bool(false), "the client should be closed") }
+        #expect(error.message.contains(expected))
+        #expect(session.open().last == "2 GET http://host/primus/spec")
+    }
+
+    @Test(arguments: [PrimusTransformerKind.websockets, .uws, .faye])
+    func `transformers with the same messages stand for each other`(configured: PrimusTransformerKind) {
+        var session = self.detecting { $0.transformer = configured }
+        session.open()
+        #expect(session.respond(1, 200, Self.spec("faye")) == ["open #1 ws://host/primus"])
+    }
+
+    @Test func `a failed attempt says that there is no specification either`() {
+        for silent in [false, true] {
+            var session = self.detecting { $0.strategies = [] }
+            session.open()
+            session.respond(1, 404)
+            if silent { session.advance(by: .seconds(10)) } else { session.refuse(404) }
+            guard case .closed(let error?) = session.machine.state else { return #expect(Bool(false), "the client should be closed") }
+            #expect(error.code == (silent ? .timedOut : .connectionLost))
+            #expect(
+                error.message.contains("Nor is there a specification at http://host/primus/spec: The server answered with the status 404"))
+            #expect(error.message.hasSuffix("Check the path of the URL."))
+        }
+    }
+
+    @Test(arguments: [(404, "Check the path of the URL, and the transformer."), (503, "Check the server, and proxies before it.")])
+    func `a refusal without a text says what to check`(status: Int, advice: String) {
+        var session = SessionHarness { $0.strategies = [] }
+        session.open()
+        session.refuse(status)
+        guard case .closed(let error?) = session.machine.state else { return #expect(Bool(false), "the client should be closed") }
+        #expect(error.message.hasSuffix(advice) && error.status == status)
+    }
+
     @Test func `sockjs is raw first, then framed with its information`() {
         var session = SessionHarness(.updates) { $0.transformer = .sockjs }
         #expect(session.open().last == "open #1 ws://host/primus/websocket")

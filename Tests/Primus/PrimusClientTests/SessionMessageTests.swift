@@ -252,6 +252,17 @@ import Testing
         #expect(session.finish(2, .retryDelay(.success(nil))) == ["state closed connectionLost", "ended connectionLost", "finish"])
     }
 
+    @Test func `an attempt before the application has decided reports the loss, once`() {
+        var session = SessionHarness(.updates) { $0.retry = .custom { _ in nil } }
+        session.establish()
+        session.close(drop)
+        let lines = session.step { $0.checkConnection(now: $1, &$2) }
+        #expect(lines.contains("reconnecting connectionLost") && lines.contains("cancel 1") && lines.last == "open #2 ws://host/primus")
+        #expect(!session.opened(session.connection).contains("reconnecting connectionLost"))
+        // The decision comes too late.
+        #expect(session.finish(1, .retryDelay(.success(nil))).isEmpty && session.machine.state == .open)
+    }
+
     @Test func `messages are encoded when the parser is known`() {
         var session = SessionHarness(.updates) { $0.detection = .automatic }
         session.write(["n": 1])

@@ -84,4 +84,43 @@ import Testing
             #expect(error?.serverMessage == "Who are you?" && error?.headers?["WWW-Authenticate"] == "Basic realm=\"x\"")
         }
     }
+
+    @Test(arguments: [PrimusTransformerKind.websockets, .engineIO, .sockjs])
+    func `the hook answers with a response of its own`(transformer: PrimusTransformerKind) async throws {
+        var configuration = PrimusServerConfiguration()
+        configuration.transformer = transformer
+        let response = HTTPResponse(
+            status: 403, headers: ["X-Reason": "closed", "Content-Type": "application/json"], text: #"{"error":"Come back tomorrow.","code":7}"#)
+        configuration.authorize = { _ in .respond(response) }
+        let primus = try await InMemoryPrimus(configuration: configuration)
+        let client = primus.client()
+        client.open()
+        let error = await #expect(throws: PrimusError.self) { try await client.opened(within: .seconds(600)) }
+        #expect(error?.code == .unauthorized && error?.status == 403 && error?.serverMessage == "Come back tomorrow.")
+        #expect(error?.headers?["X-Reason"] == "closed" && primus.server.sparks.isEmpty)
+    }
+
+    @Test func `a server that drops messages drops those after the fault was set, until it is reset`() async throws {
+        let primus = try await InMemoryPrimus()
+        let client = primus.client()
+        let messages = client.messages.makeAsyncIterator()
+        client.open()
+        try await client.opened(within: .seconds(600))
+        let spark = try #require(primus.server.sparks.first)
+        try spark.write(1)
+        primus.server.faults.dropRate = 1
+        try spark.write(2)
+        primus.server.faults.dropRate = 0
+        try spark.write(3)
+        #expect(try await messages.next()?.value == 1)
+        #expect(try await messages.next()?.value == 3)
+        // In the middle, some of many arrive, in order.
+        primus.server.faults.dropRate = 0.5
+        for number in 0..<1000 { try spark.write(number) }
+        primus.server.faults.dropRate = 0
+        try spark.write("end")
+        var received: [Int64] = []
+        while let value = try await messages.next()?.value, value != "end" { received.append(value.int.map { Int64($0) } ?? -1) }
+        #expect((300...700).contains(received.count) && received == received.sorted() && client.isConnected)
+    }
 }

@@ -4,6 +4,7 @@ import Foundation
 import PrimusTesting
 import PrimusWire
 import RealtimeCore
+import RealtimeSystem
 import RealtimeTesting
 import TestSupport
 import Testing
@@ -183,6 +184,98 @@ import Testing
         withExtendedLifetime(echo) {}
     }
 
+    @Test(arguments: [false, true])
+    func `what the server wrote before its end arrives before the end, though it is still in a transform`(destroys: Bool) async throws {
+        let test = try await PrimusFixture()
+        let (entered, gate) = (Signal(), Signal())
+        let trace = EventRecorder<String>()
+        let client = ClientReference()
+        do {
+            let primus = Primus(url: URL(string: test.memory.url)!, options: PrimusFixture.options(test.memory))
+            client.primus = primus
+            primus.transform("incoming") { data in
+                entered.send()
+                await gate.wait()
+                return data["discarded"] == nil
+            }
+            primus.on("data", queue: test.queue) { (data: [String: Int]) in trace.record("data \(data["n"] ?? 0)") }
+            for event in ["close", "end", "destroy"] { primus.on(event, queue: test.queue) { trace.record(event) } }
+            primus.open()
+        }
+        try await eventually { test.memory.server.sparks.count == 1 }
+        let spark = test.memory.server.sparks[0]
+        for number in 1...3 { try spark.write(["n": number]) }
+        try spark.write(["discarded": 1])
+        await entered.wait()
+        if destroys { client.primus?.destroy() } else { spark.end() }
+        try await eventually { client.primus?.readyState == .closed }
+        await test.drainQueue()
+        #expect(trace.all.isEmpty)
+        gate.send()
+        let expected = ["data 1", "data 2", "data 3", "close", "end"] + (destroys ? ["destroy"] : [])
+        try await eventually { trace.all.count == expected.count }
+        #expect(trace.all == expected)
+        try await eventually { client.primus == nil }
+    }
+
+    @Test(arguments: [false, true])
+    func `listeners on a slow queue receive the events of a client without references`(destroys: Bool) async throws {
+        let test = try await PrimusFixture()
+        let (trace, main) = (EventRecorder<String>(), EventRecorder<String>())
+        let client = ClientReference()
+        do {
+            let primus = Primus(url: URL(string: test.memory.url)!, options: PrimusFixture.options(test.memory))
+            client.primus = primus
+            for event in ["data", "close", "end", "destroy"] {
+                primus.on(event, queue: test.queue) { trace.record(event) }
+                primus.on(event) { main.record(event) }
+            }
+            primus.open()
+        }
+        try await eventually { test.memory.server.sparks.count == 1 }
+        test.queue.suspend()
+        try test.memory.server.sparks[0].write("last")
+        try await eventually { main.all == ["data"] }
+        if destroys { client.primus?.destroy() } else { test.memory.server.sparks[0].end() }
+        let expected = ["data", "close", "end"] + (destroys ? ["destroy"] : [])
+        try await eventually { main.all == expected }
+        #expect(trace.all.isEmpty)
+        test.queue.resume()
+        try await eventually { trace.all == expected }
+        try await eventually { client.primus == nil }
+    }
+
+    @Test func `a client that is opened again in a listener of its end keeps itself alive`() async throws {
+        let test = try await PrimusFixture()
+        let client = ClientReference()
+        do {
+            let primus = Primus(url: URL(string: test.memory.url)!, options: PrimusFixture.options(test.memory))
+            client.primus = primus
+            primus.once("end") { client.primus?.open() }
+            primus.on("end", queue: test.queue) {}
+            primus.open()
+        }
+        var last: String?
+        for _ in 1...2 {
+            try await eventually { test.memory.server.sparks.first.map { $0.id != last } ?? false }
+            last = test.memory.server.sparks.first?.id
+            #expect(client.primus != nil)
+            client.primus?.end()
+        }
+        try await eventually { client.primus == nil }
+    }
+
+    @Test func `events of primus-emit reach the listeners`() async throws {
+        var server = PrimusServerConfiguration()
+        server.plugins = .emit
+        let test = try await PrimusFixture(server) { $0.plugins = ["emit": "emit"] }
+        let received = EventRecorder<String>()
+        test.primus.on("news", queue: test.queue) { (title: String, count: Int) in received.record("\(title) \(count)") }
+        try await test.open()
+        try test.memory.server.sparks[0].emit("news", "today", 2)
+        try await eventually { received.all == ["today 2"] }
+    }
+
     @Test func `primus-emitter sends and receives events with acknowledgements`() async throws {
         var server = PrimusServerConfiguration()
         server.plugins = .emitter
@@ -306,5 +399,17 @@ import Testing
             try await eventually { weakPrimus == nil }
         }
         try await eventually { memory.server.sparks.isEmpty }
+    }
+}
+
+/// A client that nothing else in a test refers to.
+private final class ClientReference: Sendable {
+    private struct Reference: Sendable { weak var primus: Primus? }
+
+    private let reference = Lock(Reference())
+
+    var primus: Primus? {
+        get { self.reference.withLock { $0.primus } }
+        set { self.reference.withLock { $0.primus = newValue } }
     }
 }

@@ -63,6 +63,8 @@ import FoundationNetworking
         (reconnect.minDelay, reconnect.maxDelay, reconnect.factor, reconnect.retries) = (-1, .infinity, .nan, -3)
         let primus = Primus(url: URL(string: "http://localhost")!, options: options)
         #expect(primus.client.configuration.connectTimeout > .seconds(1_000_000_000))
+        // Without them, the client wouldn't notice that its connection is dead.
+        #expect(primus.client.configuration.pingInterval == .seconds(25) && primus.client.configuration.pongTimeout == .seconds(10))
         guard case .backoff(let backoff) = primus.client.configuration.retry else {
             return #expect(Bool(false), "the policy is another one")
         }

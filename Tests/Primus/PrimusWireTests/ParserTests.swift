@@ -1,3 +1,4 @@
+import Foundation
 import PrimusWire
 import RealtimeCoding
 import RealtimeCore
@@ -80,6 +81,46 @@ import Testing
         #expect(try PrimusCoding.json.value(of: .binary([1, 2])) == .bytes([1, 2]))
         #expect(try PrimusCoding.ejson.value(of: .binary([])) == .bytes([]))
         #expect(try PrimusCoding.json.message(.bytes([1, 2])) == .binary([1, 2]))
+    }
+
+    private struct File: Codable, Equatable {
+        var name: String
+        var content: Data
+        var digest: [UInt8]?
+    }
+
+    @Test(arguments: [PrimusCoding.json, .ejson])
+    func `a buffer of Node is decoded as data and as bytes of a type of the application`(coding: PrimusCoding) throws {
+        let file = File(name: "a", content: Data([1, 2]), digest: [255])
+        let text = #"{"name":"a","content":{"type":"Buffer","data":[1,2]},"digest":{ "data" : [255] , "type" : "Buffer" }}"#
+        #expect(try coding.decode(File.self, of: .text(text)) == file)
+        #expect(try coding.decode([Data].self, of: .text(#"[{"type":"Buffer","data":[]},"AQI="]"#)) == [Data(), Data([1, 2])])
+        #expect(try coding.decode([UInt8].self, of: .text(#"{"type":"Buffer","data":[0,9]}"#)) == [0, 9])
+        #expect(try coding.decode([UInt8].self, of: .text("[0,9]")) == [0, 9])
+        for text in [
+            #"{"type":"Buffer","data":[256]}"#, #"{"type":"Buffer","data":[[1]]}"#, #"{"type":"Bytes","data":[1]}"#,
+            #"{"type":"Buffer","data":[1],"more":1}"#, #"{"type":"Buffer"}"#, #"{"type":"Buffer","data":"AQI="}"#,
+        ] {
+            #expect(throws: DecodingError.self) { try coding.decode(Data.self, of: .text(text)) }
+            #expect(throws: DecodingError.self) { try coding.decode([UInt8].self, of: .text(text)) }
+        }
+        #expect(try coding.decode(File.self, of: coding.message(encoding: file)) == file)
+    }
+
+    @Test func `the parser json sends data as PrimusValue sends bytes`() throws {
+        let data = Data([1, 2])
+        let buffer = #"{"type":"Buffer","data":[1,2]}"#
+        for value in [PrimusValue.bytes([1, 2]), try PrimusValue(encoding: data)] {
+            #expect(try PrimusCoding.json.message(value) == .binary([1, 2]))
+            #expect(try PrimusCoding.json.message(value, sendsBytes: false) == .text(buffer))
+        }
+        #expect(try PrimusCoding.json.message(encoding: data) == .binary([1, 2]))
+        #expect(try PrimusCoding.json.message(encoding: data, sendsBytes: false) == .text(buffer))
+        #expect(PrimusCoding.nodeBuffer([1, 2]) == buffer)
+        #expect(try PrimusCoding.json.message(encoding: ["file": data]) == .text(#"{"file":\#(buffer)}"#))
+        // An object of the application that only looks like a buffer isn't one.
+        let other = try PrimusCoding.json.message(encoding: ["type": "Buffer"])
+        #expect(other == .text(#"{"type":"Buffer"}"#))
     }
 
     @Test func `a buffer of Node is bytes, and anything similar isn't`() throws {

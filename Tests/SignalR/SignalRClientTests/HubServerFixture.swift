@@ -24,12 +24,12 @@ struct HubServerFixture {
 
     init(
         configuration: SignalRServerConfiguration = SignalRServerConfiguration(),
-        deciding decide: @escaping @Sendable (SignalRAuthenticationRequest) -> SignalRAuthenticationDecision
+        deciding decide: @escaping @Sendable (SignalRAuthenticationRequest) async -> SignalRAuthenticationDecision
     ) async throws {
         var hooks = SignalRServerHooks()
         hooks.authenticate = { [requests] request in
             requests.record(request)
-            return decide(request)
+            return await decide(request)
         }
         self.signalR = try await InMemorySignalR(configuration: configuration, hooks: hooks)
         self.hub = self.signalR.server.hub("/chat")

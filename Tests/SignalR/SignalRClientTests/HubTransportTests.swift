@@ -274,6 +274,32 @@ import Testing
         #expect(client.connectionID == id && tokens.count == 2)
     }
 
+    @Test func `a poll that is refused after a message shares the token that replaced its own`() async throws {
+        let polls = EventRecorder<Int>()
+        let isReplaced = Signal()
+        let test = try await HubServerFixture(deciding: { request in
+            guard request.token == "token-1", !request.isNegotiation else { return .accept(userID: nil) }
+            if request.request.method == "GET" {
+                polls.record(1)
+                // The first two bring the answer to the handshake.
+                guard polls.all.count > 2 else { return .accept(userID: nil) }
+                await isReplaced.wait()
+                return .reject(status: 401)
+            }
+            return polls.all.count > 2 ? .reject(status: 401) : .accept(userID: nil)
+        })
+        let tokens = CountedTokens { "token-\($0)" }
+        let client = test.client(.longPolling) { $0.accessToken = tokens.provider }
+        try await client.start()
+        try await eventually { polls.all.count == 3 }
+        // The message gets another token, while the poll is refused with the one before.
+        try await client.send("Add", 1, 2)
+        try await eventually { test.requests.all.contains { $0.token == "token-2" } }
+        isReplaced.send()
+        #expect(try await client.invoke("Add", 1, 2, as: Int.self) == 3)
+        #expect(tokens.count == 2)
+    }
+
     @Test(arguments: overHTTP)
     func `a token that stays refused ends the connection as unauthorized`(transport: HubTransport) async throws {
         let test = try await HubServerFixture()

@@ -82,7 +82,7 @@ final class HubSimulation: @unchecked Sendable {
                 case .webSocket(let request): return network.connect(request, id: id, events: events)
                 case .http(let rules, let headers, _):
                     let environment = HTTPConnection.Environment(
-                        transports, cookies: HTTPClient.Cookies(), headers: { $1(.success(headers)) }, refreshesHeaders: false)
+                        transports, cookies: HTTPClient.Cookies(), headers: { $1(.success((headers, 0))) }, refreshesHeaders: false)
                     return HTTPConnection(rules, in: environment, id: id, events: events)
                 }
             },

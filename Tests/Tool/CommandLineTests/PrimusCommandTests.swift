@@ -49,6 +49,15 @@ import Testing
         #expect(serve.configuration.plugins.rawValue == plugins.rawValue)
     }
 
+    @Test func `a server may accept clients of engine io 3, if it has engine io 4`() throws {
+        let engineIO = ["serve", "primus", "--transformer", "engine.io"]
+        #expect(try self.parse(engineIO, ServePrimusCommand.init).configuration.allowsEIO3 == false)
+        #expect(try self.parse(engineIO + ["--allow-eio3"], ServePrimusCommand.init).configuration.allowsEIO3)
+        for others in [["serve", "primus"], engineIO + ["--version", "6"]] {
+            #expect(throws: UsageError.self) { try self.parse(others + ["--allow-eio3"], ServePrimusCommand.init) }
+        }
+    }
+
     @Test(
         arguments: [
             (nil, .all, false), ("webSockets", .webSockets, false), ("POLLING", .polling, false), ("upgrade", .all, true),

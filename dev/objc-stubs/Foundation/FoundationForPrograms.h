@@ -27,6 +27,8 @@ void NSLog(NSString *format, ...) __attribute__((format(__NSString__, 1, 2)));
 
 @interface NSNumber (Programs)
 + (NSNumber *)numberWithInt:(int)value;
++ (NSNumber *)numberWithInteger:(NSInteger)value;
++ (NSNumber *)numberWithLong:(long)value;
 @end
 
 @interface NSDictionary (Programs)
@@ -44,6 +46,7 @@ typedef struct {
 } NSFastEnumerationState;
 
 @interface NSArray (Programs)
++ (instancetype)arrayWithObjects:(const id _Nonnull [_Nullable])objects count:(NSUInteger)count;
 - (NSUInteger)countByEnumeratingWithState:(NSFastEnumerationState *)state
                                   objects:(id __unsafe_unretained _Nullable [_Nonnull])buffer
                                     count:(NSUInteger)count;
@@ -51,16 +54,23 @@ typedef struct {
 
 @interface NSURL (Programs)
 - (nullable instancetype)initWithString:(NSString *)string;
++ (nullable instancetype)URLWithString:(NSString *)string;
 @end
 
 @interface NSURLRequest (Programs)
 - (instancetype)initWithURL:(NSURL *)url;
++ (instancetype)requestWithURL:(NSURL *)url;
 @end
 
 @interface NSMutableURLRequest (Programs)
 @property(nullable, copy) NSData *HTTPBody;
 @property(copy) NSString *HTTPMethod;
 - (void)addValue:(NSString *)value forHTTPHeaderField:(NSString *)field;
+- (void)setValue:(nullable NSString *)value forHTTPHeaderField:(NSString *)field;
+@end
+
+@interface NSError (Programs)
+@property(readonly) NSInteger code;
 @end
 
 @interface NSUUID : NSObject

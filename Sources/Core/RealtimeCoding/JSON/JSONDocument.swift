@@ -26,10 +26,13 @@ final class JSONDocument: CodingDocument {
 
     override func escapedKey(at index: Int) -> String { self.text(self.nodes[index]) { JSONText.string($0, isEscaped: true) } }
 
-    override func isSpecial(_ type: Any.Type) -> Bool { type == JSONValue.self || FoundationType(type) != nil }
+    override func isSpecial(_ type: Any.Type) -> Bool {
+        type == JSONValue.self || FoundationType(type) != nil || (self.settings.acceptsNodeBuffers && type == [UInt8].self)
+    }
 
     override func specialValue<Value: Decodable>(_ type: Value.Type, at index: Int) throws -> Value? {
         if type == JSONValue.self { return self.tree(at: index) as? Value }
+        if type == [UInt8].self { return self.nodeBuffer(at: index) as? Value }
         switch FoundationType(type) {
         case .date: return try self.date(type, at: index)
         case .data: return try self.data(type, at: index)
@@ -62,11 +65,32 @@ final class JSONDocument: CodingDocument {
     }
 
     private func data<Value: Decodable>(_ type: Value.Type, at index: Int) throws -> Value {
+        if let bytes = self.nodeBuffer(at: index) { return try self.foundationData(type, bytes) }
         guard self.settings.data == .base64 else { return try Value(from: NodeDecoder(document: self, index: index)) }
         guard let bytes = Base64.decode(try self.string(at: index), ignoresPadBits: true) else {
             throw self.corrupted("The string is not valid Base64.", at: index)
         }
         return try self.foundationData(type, bytes)
+    }
+
+    /// The bytes of `{"type":"Buffer","data":[1,2,3]}`, if the settings accept that; `nil` for other values.
+    private func nodeBuffer(at index: Int) -> [UInt8]? {
+        guard self.settings.acceptsNodeBuffers, self.nodes[index].kind == .object, self.nodes[index].length == 2,
+            let type = self.member("type", of: index), let data = self.member("data", of: index),
+            (try? self.string(at: type)) == "Buffer", self.nodes[data].kind == .array
+        else { return nil }
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(Int(self.nodes[data].length))
+        // Numbers are single nodes.
+        for element in data + 1..<Int(self.nodes[data].end) {
+            guard let byte = try? self.integer(UInt8.self, at: element) else { return nil }
+            bytes.append(byte)
+        }
+        return bytes
+    }
+
+    private func member(_ name: StaticString, of index: Int) -> Int? {
+        name.withUTF8Buffer { self.find($0, in: index) }
     }
 
     private func decimal<Value: Decodable>(_ type: Value.Type, at index: Int) throws -> Value {

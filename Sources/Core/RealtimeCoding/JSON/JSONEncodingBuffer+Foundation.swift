@@ -42,12 +42,19 @@ extension JSONEncodingBuffer {
     }
 
     private func appendData<Value: Encodable>(_ value: Value) throws {
-        guard self.settings.data == .base64 else { return self.bytes.append(contentsOf: try Self.defaultEncoding(of: value)) }
-        if let sequence = value as? any Sequence<UInt8> {
-            self.append(base64: Array(sequence))
-        } else {
-            self.append(base64: try JSONValueDecoder().decode([UInt8].self, from: Self.defaultEncoding(of: value)))
+        if self.settings.writesNodeBuffers {
+            self.bytes.append(contentsOf: #"{"type":"Buffer","data":"#.utf8)
+            self.bytes.append(contentsOf: try Self.defaultEncoding(of: value))
+            return self.bytes.append(UInt8(ascii: "}"))
         }
+        guard self.settings.data == .base64 else { return self.bytes.append(contentsOf: try Self.defaultEncoding(of: value)) }
+        self.append(base64: try Self.bytes(ofData: value))
+    }
+
+    /// Returns the bytes of a `Data`.
+    fileprivate static func bytes<Value: Encodable>(ofData value: Value) throws -> [UInt8] {
+        if let sequence = value as? any Sequence<UInt8> { return Array(sequence) }
+        return try JSONValueDecoder().decode([UInt8].self, from: Self.defaultEncoding(of: value))
     }
 
     /// Appends bytes as a Base64 string.
@@ -56,4 +63,12 @@ extension JSONEncodingBuffer {
         Base64.append(bytes, to: &self.bytes)
         self.bytes.append(UInt8(ascii: "\""))
     }
+}
+
+/// Returns the bytes of a value that is a `Data`; `nil` for values of other types.
+///
+/// - Throws: An error thrown by the value's own `encode(to:)`.
+package func bytes<Value: Encodable>(ofFoundationData value: Value) throws -> [UInt8]? {
+    guard case .data? = FoundationType(Value.self) else { return nil }
+    return try JSONEncodingBuffer.bytes(ofData: value)
 }

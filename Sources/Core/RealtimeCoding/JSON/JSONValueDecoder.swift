@@ -50,6 +50,8 @@ public struct JSONValueDecoder: Sendable {
     public var rejectsLoneSurrogates = false
     /// Whether an ISO 8601 date without a time zone, or without a time, is in UTC instead of invalid.
     package var assumesUTC = false
+    /// Whether `Data` and arrays of bytes are also read from `{"type":"Buffer","data":[1,2,3]}`, the form that Node gives to a buffer.
+    package var acceptsNodeBuffers = false
     /// The limits on the size and depth of the input.
     public var limits = CodingLimits()
     /// Values for the types that are decoded, which find them in their decoder's `userInfo`.

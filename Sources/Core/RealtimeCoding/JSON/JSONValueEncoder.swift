@@ -24,6 +24,8 @@ public struct JSONValueEncoder: Sendable {
     package var dateFractionDigits = 0
     /// The form of binary data. The default is ``JSONValueDecoder/DataStrategy/base64``.
     public var data = JSONValueDecoder.DataStrategy.base64
+    /// Whether `Data` is written as `{"type":"Buffer","data":[1,2,3]}`, the form that Node gives to a buffer, instead of that of ``data``.
+    package var writesNodeBuffers = false
     /// The conversion of keys. The default is ``KeyStrategy/useDefaultKeys``.
     public var keys = KeyStrategy.useDefaultKeys
     /// Whether members are sorted by the UTF-8 bytes of their keys. The default is `false`, which is faster: members are written in the

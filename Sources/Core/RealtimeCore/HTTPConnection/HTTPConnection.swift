@@ -5,13 +5,16 @@ import RealtimeSystem
 package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents, TimerClient {
     /// Where the requests go, and what they have in common.
     package struct Environment: Sendable {
-        /// Returns header fields that replace those of a request, for example with an access token.
+        /// Header fields that replace those of a request, and a number that increases when they are renewed.
+        package typealias Fields = (headers: HTTPHeaders, generation: Int)
+
+        /// Returns the header fields of a request, for example with an access token.
         ///
-        /// The first parameter tells whether a server has refused the previous ones. The closure is called without a lock, and calls the
-        /// second parameter once, on any thread.
+        /// The first parameter has the generation of the fields with which a server has refused the request: newer ones are needed, which
+        /// another request may have caused already. The closure is called without a lock, and calls the second parameter once, on any thread.
         package typealias Headers =
             @Sendable (
-                _ areRefused: Bool, _ completion: @escaping @Sendable (Result<HTTPHeaders, TransportError>) -> Void
+                _ refused: Int?, _ completion: @escaping @Sendable (Result<Fields, TransportError>) -> Void
             ) -> Void
 
         package var http: any HTTPTransport
@@ -167,7 +170,7 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
     private func perform(_ step: Step) {
         let events = step.events
         switch step.command {
-        case .start(let id, let request, let areRefused): self.start(id, request, areRefused)
+        case .start(let id, let request, let refused): self.start(id, request, refused: refused)
         case .cancel(let id): self.takeExchange(id)?.cancel()
         case .resumeReading(let id): self.resumeReading(id)
         case .opened(let head): events?.opened(self.id, head: head)
@@ -206,28 +209,28 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
         self.state.withLock { if $0.machine.isReadingPaused { exchange.pauseReading() } }
     }
 
-    private func start(_ id: ExchangeID, _ request: HTTPRequest, _ areRefused: Bool) {
-        guard let headers = self.environment.headers else { return self.start(id, request) }
+    private func start(_ id: ExchangeID, _ request: HTTPRequest, refused: Int?) {
+        guard let headers = self.environment.headers else { return self.start(id, request, generation: 0) }
         // Weak, because a closure of the application may keep it and never answer.
-        headers(areRefused) { [weak self] result in
+        headers(refused) { [weak self] result in
             guard let self else { return }
             switch result {
             case .success(let fields):
                 var request = request
-                for field in fields { request.headers[field.name] = nil }
-                for field in fields { request.headers.add(field.name, field.value) }
-                self.start(id, request)
+                for field in fields.headers { request.headers[field.name] = nil }
+                for field in fields.headers { request.headers.add(field.name, field.value) }
+                self.start(id, request, generation: fields.generation)
             case .failure(let error): self.ended(id, error)
             }
         }
     }
 
-    private func start(_ id: ExchangeID, _ request: HTTPRequest) {
+    private func start(_ id: ExchangeID, _ request: HTTPRequest, generation: Int) {
         let request = self.environment.cookies.added(to: request, now: self.environment.time.now)
         let exchange = self.http.exchange(request, id: id, events: self)
         let isCurrent = self.state.withLock { state in
             // The connection may have ended while the header fields were awaited.
-            guard state.machine.isCurrent(id) else { return false }
+            guard state.machine.prepared(id, generation: generation) else { return false }
             state.exchanges[id] = exchange
             if state.machine.isReadingPaused, state.machine.receivingID == id { exchange.pauseReading() }
             return true

@@ -10,8 +10,8 @@
 /// The owner keeps the machine under a lock, and performs the commands that a call returns outside that lock and in their order.
 package struct HTTPConnectionMachine: Sendable {
     package enum Command: Sendable {
-        /// Send a request, with fresh header fields if a server has refused the previous ones.
-        case start(ExchangeID, HTTPRequest, needsFreshHeaders: Bool)
+        /// Send a request. If a server has refused it, the generation of its header fields is given, and newer ones are needed.
+        case start(ExchangeID, HTTPRequest, refused: Int?)
         case cancel(ExchangeID)
         case resumeReading(ExchangeID)
         case opened(HTTPResponseHead)
@@ -31,6 +31,8 @@ package struct HTTPConnectionMachine: Sendable {
         var id: ExchangeID
         var request: HTTPRequest
         var started: Instant
+        /// The generation of the header fields that were added to the request.
+        var generation = 0
         /// Whether the request was repeated with fresh header fields.
         var isRepeated = false
         /// Whether a ping is among the messages of the request.
@@ -145,8 +147,26 @@ package struct HTTPConnectionMachine: Sendable {
         return .earliest(.earliest(wait, pause), .earliest(close, burst))
     }
 
-    /// Whether a request is in progress: an owner that has prepared it later starts it only then.
-    package func isCurrent(_ id: ExchangeID) -> Bool { self.receivingID == id || self.sendingID == id }
+    /// The owner has prepared a request, with header fields of a generation.
+    ///
+    /// - Returns: Whether the request is still in progress. The owner starts it only then.
+    package mutating func prepared(_ id: ExchangeID, generation: Int) -> Bool {
+        if case .request(var exchange) = self.receiving, exchange.id == id {
+            exchange.generation = generation
+            self.receiving = .request(exchange)
+            return true
+        }
+        switch self.sending {
+        case .request(var exchange, let bytes, let body) where exchange.id == id:
+            exchange.generation = generation
+            self.sending = .request(exchange, bytes: bytes, body: body)
+        case .closing(var exchange) where exchange.id == id:
+            exchange.generation = generation
+            self.sending = .closing(exchange)
+        case .none, .request, .closing, .gathering: return false
+        }
+        return true
+    }
 
     /// The endpoint of a request in progress.
     package func endpoint(of id: ExchangeID) -> Endpoint? {
@@ -471,7 +491,7 @@ package struct HTTPConnectionMachine: Sendable {
         self.receiving = .request(exchange)
         self.hasReceived = false
         self.isExchangePaused = self.pause != nil
-        return [.start(exchange.id, exchange.request, needsFreshHeaders: false)]
+        return [.start(exchange.id, exchange.request, refused: nil)]
     }
 
     /// Sends what waits, or the request that ends a connection that closes.
@@ -496,7 +516,7 @@ package struct HTTPConnectionMachine: Sendable {
             let exchange = self.exchange(request, now: now)
             // The request of the receiving loop is cancelled afterwards: a server may take its end for a lost connection.
             self.sending = .closing(exchange)
-            return [.start(exchange.id, request, needsFreshHeaders: false)]
+            return [.start(exchange.id, request, refused: nil)]
         case .open, .closing: break
         }
         let (request, count) = self.rules.sendingRequest(self.output)
@@ -506,7 +526,7 @@ package struct HTTPConnectionMachine: Sendable {
         self.output.removeFirst(count)
         if self.output.isEmpty { self.output = [] }
         self.sending = .request(exchange, bytes: bytes, body: [])
-        return [.start(exchange.id, request, needsFreshHeaders: false)]
+        return [.start(exchange.id, request, refused: nil)]
     }
 
     private mutating func exchange(_ request: HTTPRequest, now: Instant) -> Exchange {
@@ -524,15 +544,15 @@ package struct HTTPConnectionMachine: Sendable {
         case (.request(let exchange), _) where exchange.id == id && !exchange.isRepeated && !self.isClosingSent:
             self.receiving = .request(repeated(exchange, next))
             self.lastExchange += 1
-            return [.cancel(id), .start(next, exchange.request, needsFreshHeaders: true)]
+            return [.cancel(id), .start(next, exchange.request, refused: exchange.generation)]
         case (_, .request(let exchange, let bytes, _)) where exchange.id == id && !exchange.isRepeated:
             self.sending = .request(repeated(exchange, next), bytes: bytes, body: [])
             self.lastExchange += 1
-            return [.cancel(id), .start(next, exchange.request, needsFreshHeaders: true)]
+            return [.cancel(id), .start(next, exchange.request, refused: exchange.generation)]
         case (_, .closing(let exchange)) where exchange.id == id && !exchange.isRepeated:
             self.sending = .closing(repeated(exchange, next))
             self.lastExchange += 1
-            return [.cancel(id), .start(next, exchange.request, needsFreshHeaders: true)]
+            return [.cancel(id), .start(next, exchange.request, refused: exchange.generation)]
         default: return nil
         }
     }

@@ -301,19 +301,18 @@ public final class PrimusConnection: Sendable {
         }
     }
 
-    /// Calls a closure with all updates, messages and events of the client for JavaScript, in one order.
+    /// Calls a closure with all updates, messages, and events of the client for JavaScript, of primus-emitter and of primus-emit, in one order.
     ///
     /// While the events that wait for the callback exceed a size, the client doesn't read.
     ///
     /// - Parameters:
     ///   - executor: Where the callback runs.
     ///   - byteLimit: The size. Each event counts as 100 bytes, and a packet adds its own.
-    ///   - includesEmitter: Whether the events of primus-emitter are among them.
     ///   - isNeeded: Whether the callback receives an event. Called under a lock.
     ///   - callback: Called with each event.
     /// - Returns: The registration. Releasing it ends the callbacks.
     package func observeEvents(
-        on executor: CallbackExecutor, byteLimit: Int = 1 << 20, includingEmitter includesEmitter: Bool = false,
+        on executor: CallbackExecutor, byteLimit: Int = 1 << 20,
         isNeeded: @escaping @Sendable (PrimusEvent) -> Bool = { _ in true }, _ callback: @escaping @Sendable (PrimusEvent) -> Void
     ) -> CallbackObservation {
         let schedule = self.driver.makeCallbackWatch(.notBegun).following(executor.schedule, "The listener of an event")
@@ -325,7 +324,7 @@ public final class PrimusConnection: Sendable {
             session.observeUpdates(consumer, &effects)
             session.observeMessages(consumer, &effects)
             session.observeTraces(consumer, &effects)
-            if includesEmitter { session.observe(.events(.connection), consumer, &effects) }
+            for source in [PrimusSession.PluginSource.events(.connection), .emits] { session.observe(source, consumer, &effects) }
         }
     }
 

@@ -46,23 +46,25 @@ final class PrimusTransforms: Sendable {
     func end() { for task in self.state.withLock({ $0.tasks }) { task.cancel() } }
 
     private func transformIncoming() -> Task<Void, Never> {
-        let limit = ByteLimit<(PrimusMessage, ConnectionID)>(self.limit.bytes) { $0.0.raw.bytes.count }
+        let limit = ByteLimit<PrimusIncoming>(self.limit.bytes) { $0.message.raw.bytes.count }
         let messages = self.driver.makeSequence(.pauseReading(self.limit.count), byteLimit: limit, lifetime: .client) {
-            (events: ArraySlice<PrimusEvent>, output: inout [(PrimusMessage, ConnectionID)]) in
-            for case .untransformed(let message, let id) in events { output.append((message, id)) }
+            (events: ArraySlice<PrimusEvent>, output: inout [PrimusIncoming]) in
+            for case .untransformed(let item) in events { output.append(item) }
         } register: { session, consumer, effects in
             session.observeUntransformed(consumer, &effects)
         }
         // Transforms are asynchronous and need a task. It doesn't refer to the client, and ends when that is released, which ends the sequence.
         return Task { [self] in
-            for await (message, id) in messages {
+            for await item in messages {
+                let result: Result<(PrimusMessage, PrimusValue)?, PrimusError>
                 do throws(PrimusError) {
-                    guard let value = try await self.apply(self.state.withLock { $0.incoming }, to: try message.value) else { continue }
-                    let transformed = PrimusMessage(message.raw, message.coding, transformed: value)
-                    self.driver.step { session, now, effects in session.transformed(transformed, value, on: id, now: now, &effects) }
+                    let message = item.message
+                    let value = try await self.apply(self.state.withLock { $0.incoming }, to: try message.value)
+                    result = .success(value.map { (PrimusMessage(message.raw, message.coding, transformed: $0), $0) })
                 } catch {
-                    self.driver.step { session, _, effects in session.report(error, &effects) }
+                    result = .failure(error)
                 }
+                self.driver.step { session, now, effects in session.transformed(item, result, now: now, &effects) }
             }
         }
     }

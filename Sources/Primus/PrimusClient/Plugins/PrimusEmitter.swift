@@ -2,7 +2,7 @@ import PrimusWire
 public import RealtimeCore
 
 extension PrimusConnection {
-    /// An event of primus-emitter for a consumer of ``observeEvents(on:buffer:includingEmitter:_:)``.
+    /// An event of primus-emitter or primus-emit for a consumer of ``observeEvents(on:byteLimit:isNeeded:_:)``.
     package func emitterEvent(_ event: PrimusPluginEvent) -> PrimusEmitterEvent? {
         let calls = PluginCalls(self)
         let convert = calls.event(nil, nil)

@@ -4,8 +4,8 @@ package import RealtimeCore
 package enum PrimusEvent: Sendable {
     case update(PrimusUpdate)
     case message(PrimusMessage)
-    /// A message before the transforms, and the connection on which it has arrived.
-    case untransformed(PrimusMessage, ConnectionID)
+    /// A message before the transforms.
+    case untransformed(PrimusIncoming)
     /// A value to send, before the transforms.
     case outgoing(PrimusOutgoing)
     case trace(PrimusTrace)
@@ -19,7 +19,8 @@ package enum PrimusEvent: Sendable {
     /// The size of the packet of a message, in bytes.
     var packetSize: Int {
         switch self {
-        case .message(let message), .untransformed(let message, _): message.raw.bytes.count
+        case .message(let message): message.raw.bytes.count
+        case .untransformed(let incoming): incoming.message.raw.bytes.count
         case .trace(.incomingData(let packet)), .trace(.outgoingData(let packet)): packet.bytes.count
         case .update, .outgoing, .trace, .mark, .frame, .plugin: 0
         }
@@ -33,7 +34,8 @@ package enum PrimusEvent: Sendable {
     /// The number of bytes that the event holds, if it is a message or an event of a plugin.
     var size: Int {
         switch self {
-        case .message(let message), .untransformed(let message, _): message.raw.bytes.count
+        case .message(let message): message.raw.bytes.count
+        case .untransformed(let incoming): incoming.message.raw.bytes.count
         case .plugin(let event): event.size
         default: 0
         }

@@ -133,12 +133,16 @@ extension PrimusSession {
 
     mutating func trace(_ event: @autoclosure () -> PrimusTrace, _ effects: inout Effects<Self>) {
         guard !effects.routes.isEmpty(self.traces) else { return }
-        effects.deliver(.trace(event()), on: self.traces)
+        self.deliverInOrder(.trace(event()), &effects)
     }
 
     /// Marks a place among the events.
-    package mutating func mark(_ number: UInt64, _ effects: inout Effects<Self>) {
-        effects.deliver(.mark(number), on: self.traces)
+    package mutating func mark(_ number: UInt64, _ effects: inout Effects<Self>) { self.deliverInOrder(.mark(number), &effects) }
+
+    /// Delivers an event behind the messages that are in the incoming transforms.
+    private mutating func deliverInOrder(_ event: PrimusEvent, _ effects: inout Effects<Self>) {
+        guard !self.incoming.hold(event) else { return }
+        effects.deliver(event, on: self.traces)
     }
 
     mutating func setTraceState(_ state: PrimusTrace.ReadyState, _ effects: inout Effects<Self>) {

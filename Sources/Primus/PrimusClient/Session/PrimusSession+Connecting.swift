@@ -126,7 +126,7 @@ extension PrimusSession {
     // MARK: Detection
 
     private mutating func detect(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
-        let isNeeded = self.options.detection != .off && self.knowledge.spec == nil && !self.knowledge.hasNoSpec
+        let isNeeded = self.options.detection != .off && self.knowledge.spec == nil && self.knowledge.specProblem == nil
         guard isNeeded else { return self.chooseDialect(id, now: now, &effects) }
         self.attempt.detectionDeadline = now.advanced(by: max(.nanoseconds(1), self.options.detectionTimeout))
         self.works.start(
@@ -180,13 +180,18 @@ extension PrimusSession {
                 + "Primus, or set the detection to automatic or off."
             return self.fail(id, PrimusError(.detectionFailed, message, cause: cause), now: now, &effects)
         }
-        self.knowledge.hasNoSpec = isKnown
+        self.knowledge.specProblem = isKnown ? problem : nil
         effects.log(.info, "connection \(id): no specification, so defaults apply: \(problem)")
         self.chooseDialect(id, now: now, &effects)
     }
 
     private mutating func chooseDialect(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         let spec = self.knowledge.spec
+        if let spec, let problem = self.options.contradiction(to: spec) {
+            // The server may have been changed when the client is opened again.
+            self.knowledge.spec = nil
+            return self.fail(id, PrimusError(.unsupported, problem), isFinal: true, now: now, &effects)
+        }
         let dialect = PrimusDialect(
             transformer: self.options.customTransformer.map { .custom($0.name) } ?? self.options.transformer ?? spec?.transformer
                 ?? .websockets,
@@ -376,7 +381,7 @@ extension PrimusSession {
         guard ending.kind == .refused, let error = ending.reason.transportError else { return }
         let isBusy = error.status.map { $0 >= 500 } ?? false
         guard [.protocolViolation, .upgradeRejected, .requestRejected].contains(error.code), !isBusy else { return }
-        (self.knowledge.spec, self.knowledge.hasNoSpec, self.knowledge.engineIO) = (nil, false, nil)
+        (self.knowledge.spec, self.knowledge.specProblem, self.knowledge.engineIO) = (nil, nil, nil)
     }
 
     /// When the connection that is being opened is given up for one of another kind.

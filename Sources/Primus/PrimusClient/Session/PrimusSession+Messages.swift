@@ -143,7 +143,7 @@ extension PrimusSession {
         }
         if !effects.routes.isEmpty(self.untransformed) {
             let message = PrimusMessage(WebSocketMessage(kind, Array(bytes)), self.coding ?? .json)
-            return effects.deliver(.untransformed(message, id), on: self.untransformed)
+            return effects.deliver(.untransformed(self.incoming.begin(message, on: id)), on: self.untransformed)
         }
         if !self.plugins.isEmpty, self.receivedByPlugin(bytes, kind, on: id, now: now, &effects) { return }
         if !effects.routes.isEmpty(self.messages) {
@@ -193,17 +193,27 @@ extension PrimusSession {
 
     // MARK: Transforms
 
-    /// Delivers a message that has passed the incoming transforms.
+    /// Delivers what the incoming transforms have made of a message, and the events that have waited for it.
     ///
     /// - Parameters:
-    ///   - message: The message.
-    ///   - value: The value of the message, if it was decoded.
-    ///   - id: The connection on which it has arrived.
+    ///   - item: The message before the transforms.
+    ///   - result: The message after them and its value; `nil` if they have discarded it.
     package mutating func transformed(
-        _ message: PrimusMessage, _ value: PrimusValue, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+        _ item: PrimusIncoming, _ result: Result<(PrimusMessage, PrimusValue)?, PrimusError>, now: Instant, _ effects: inout Effects<Self>
     ) {
-        if !self.plugins.isEmpty, self.receivedByPlugin(value, on: id, now: now, &effects) { return }
-        effects.deliver(.message(message), on: self.messages)
+        switch result {
+        case .success(nil): break
+        case .success(let (message, value)?):
+            if self.plugins.isEmpty || !self.receivedByPlugin(value, on: item.connection, now: now, &effects) {
+                effects.deliver(.message(message), on: self.messages)
+            }
+        case .failure(let error):
+            self.log(error, &effects)
+            // Not behind the messages that are still in the transforms.
+            effects.deliver(.trace(.error(error)), on: self.traces)
+        }
+        let traces = self.traces
+        self.incoming.end(item) { effects.deliver($0, on: traces) }
     }
 
     // MARK: Sending
@@ -217,6 +227,11 @@ extension PrimusSession {
 
     /// Returns a packet as a message of the connection.
     func framed(_ packet: WebSocketMessage) -> WebSocketMessage {
+        var packet = packet
+        // SockJS carries text only.
+        if packet.kind == .binary, self.attempt.dialect.transformer == .sockjs, self.coding == .json {
+            packet = .text(PrimusCoding.nodeBuffer(packet.bytes))
+        }
         if case .plain = self.attempt.framing { return packet }
         return self.attempt.framing.messages([packet]).first ?? packet
     }

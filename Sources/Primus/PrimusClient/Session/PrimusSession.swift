@@ -100,8 +100,8 @@ package struct PrimusSession: ConfigurableSession {
     /// How a server is reached, as far as it is known from earlier attempts.
     struct Knowledge: Sendable {
         var spec: PrimusSpec?
-        /// Whether the server has no specification.
-        var hasNoSpec = false
+        /// Why the server has no specification, if it has answered so.
+        var specProblem: String?
         /// The kind of connection that has worked before.
         var connectionKind: PrimusConnectionKind?
         var engineIO: EngineIOVersion?
@@ -191,6 +191,8 @@ package struct PrimusSession: ConfigurableSession {
     /// The credentials that the server has refused on the established connection, for the next attempt.
     private var expired: Refusal?
     var queue = PrimusWriteQueue()
+    /// The order of messages in the incoming transforms and of events.
+    var incoming = PrimusIncomingOrder()
     /// The values in the outgoing transforms, in the order in which they are transformed.
     var transforming = FIFO<PrimusOutgoing>()
     var lastTransformed: UInt64 = 0
@@ -496,7 +498,12 @@ package struct PrimusSession: ConfigurableSession {
     /// Adds why the server refused the credentials, if it has done so before in this attempt.
     private func explained(_ failure: PrimusError) -> PrimusError {
         var message = failure.message
-        if self.connection.connected == nil { message = self.attempt.failures.added(to: message) }
+        if self.connection.connected == nil {
+            message = self.attempt.failures.added(to: message)
+            if let problem = self.knowledge.specProblem {
+                message += " Nor is there a specification at \(self.address.spec): \(Excerpt.sentence(problem)) Check the path of the URL."
+            }
+        }
         if failure.code != .unauthorized, let refusal = self.attempt.refusal?.error {
             message += " Before, the server refused other credentials: \(refusal.message)"
         }
@@ -694,10 +701,15 @@ package struct PrimusSession: ConfigurableSession {
 
     /// Reports an error that doesn't end the connection.
     package mutating func report(_ error: PrimusError, _ effects: inout Effects<Self>) {
+        self.log(error, &effects)
+        self.trace(.error(error), &effects)
+    }
+
+    /// Reports an error without an event of the client for JavaScript.
+    mutating func log(_ error: PrimusError, _ effects: inout Effects<Self>) {
         effects.log(.warning, error.message)
         if error.code == .decodingFailed { effects.counters.decodingFailures += 1 }
         self.publish(.error(error), &effects)
-        self.trace(.error(error), &effects)
     }
 
     // MARK: Work

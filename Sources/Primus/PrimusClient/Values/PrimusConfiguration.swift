@@ -21,11 +21,13 @@ public struct PrimusConfiguration: Sendable {
     /// The URL of the server, with any of the schemes `http`, `https`, `ws` and `wss`. Without a path, it is `/primus`. The query is kept as it
     /// is.
     public var endpoint: Endpoint
-    /// The transformer; `nil`, the default, for the one that the server's specification names.
+    /// The transformer; `nil`, the default, for the one that the server's specification names. If that is an incompatible one, the client ends
+    /// with the code ``PrimusError/Code/unsupported``.
     public var transformer: PrimusTransformerKind?
     /// The transformer of the application, which is used in the place of any other. A client keeps it for life.
     public var customTransformer: (any PrimusCustomTransformer)? { didSet { self.kept = Kept() } }
-    /// The parser; `nil`, the default, for the one that the server's specification names.
+    /// The parser; `nil`, the default, for the one that the server's specification names. If that is another one, the client ends with the code
+    /// ``PrimusError/Code/unsupported``.
     public var parser: PrimusParserKind?
     /// The parser of the application, which is used in the place of any other. A client keeps it for life.
     public var customParser: (any PrimusParser)? { didSet { self.kept = Kept() } }
@@ -168,6 +170,23 @@ public struct PrimusConfiguration: Sendable {
         let joining = PrimusPluginSet(self.plugins).intersection([.multiplex, .substream])
         if self.customParser != nil, !joining.isEmpty {
             return "The plugins \(joining.names.joined(separator: " and ")) need a parser of Primus. Remove them, or the customParser."
+        }
+        return nil
+    }
+
+    /// Why the transformer or the parser of the configuration aren't those of a server; `nil` if they are. The server would only be silent.
+    func contradiction(to spec: PrimusSpec) -> String? {
+        func problem(_ setting: String, _ ours: String, _ theirs: String) -> String {
+            "The server \(self.endpoint) has the \(setting) \(Excerpt.of(theirs, limit: 100)), not \(ours). Set \(setting) to nil, or, if the "
+                + "specification of the server is wrong, the detection to off."
+        }
+        if self.customTransformer == nil, let transformer = self.transformer, transformer != spec.transformer,
+            !(transformer.isPlain && spec.transformer.isPlain)
+        {
+            return problem("transformer", transformer.description, spec.transformer.description)
+        }
+        if self.customParser == nil, let parser = self.parser, parser != spec.parser {
+            return problem("parser", parser.description, spec.parser.description)
         }
         return nil
     }

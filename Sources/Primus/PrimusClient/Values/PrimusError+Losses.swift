@@ -40,8 +40,18 @@ extension PrimusError {
                 .unauthorized, "\(message) Check the credentials.", serverMessage: text, serverCode: code, cause: error)
         default:
             return PrimusError(
-                error.code == .tooLarge || error.status == 413 ? .messageTooLarge : .connectionLost, message, serverMessage: text,
-                serverCode: code, cause: error)
+                error.code == .tooLarge || error.status == 413 ? .messageTooLarge : .connectionLost, message + Self.advice(error, text),
+                serverMessage: text, serverCode: code, cause: error)
+        }
+    }
+
+    /// What to check after a refusal, unless the server says why.
+    private static func advice(_ error: TransportError, _ text: String?) -> String {
+        guard text == nil, error.code != .proxyRejected, let status = error.status else { return "" }
+        return switch status {
+        case 404: " Check the path of the URL, and the transformer."
+        case 500...: " Check the server, and proxies before it."
+        default: ""
         }
     }
 

@@ -168,14 +168,11 @@ final class PrimusSparkServer: Sendable {
         (self.driver, self.configuration, self.coding) = (driver, configuration, configuration.coding)
     }
 
-    /// Whether bytes may be sent as they are.
-    private var sendsBytes: Bool { self.configuration.transformer != .sockjs }
-
     /// Encodes a message; `nil` if a transform drops it.
     func packet(_ value: some Encodable) throws -> WebSocketMessage? {
         guard let transform = self.configuration.transformOutgoing else {
             if let value = value as? PrimusValue { return try self.coding.message(value, sendsBytes: false) }
-            return try self.coding.message(encoding: value)
+            return try self.coding.message(encoding: value, sendsBytes: false)
         }
         guard let value = transform(try PrimusValue(encoding: value)) else { return nil }
         return try self.coding.message(value, sendsBytes: false)

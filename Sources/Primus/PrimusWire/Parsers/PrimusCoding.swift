@@ -73,11 +73,12 @@ package enum PrimusCoding: Hashable, Sendable {
 // MARK: Coders
 
 extension PrimusCoding {
-    /// The parser `json` writes dates as JavaScript does, in ISO 8601 with up to three digits of the fraction.
+    /// The parser `json` writes dates as JavaScript does, in ISO 8601 with up to three digits of the fraction, and bytes as Node does.
     private static let jsonEncoder = {
         var encoder = JSONValueEncoder()
         encoder.dates = .iso8601
         encoder.dateFractionDigits = 3
+        encoder.writesNodeBuffers = true
         return encoder
     }()
 
@@ -85,6 +86,7 @@ extension PrimusCoding {
         var decoder = JSONValueDecoder()
         decoder.dates = .iso8601
         decoder.assumesUTC = true
+        decoder.acceptsNodeBuffers = true
         return decoder
     }()
 
@@ -273,14 +275,30 @@ extension PrimusCoding {
         return WebSocketMessage(self.messageKind ?? .binary, try self.encode(value))
     }
 
+    /// Returns bytes as the parser `json` writes them where a binary message isn't possible.
+    package static func nodeBuffer(_ bytes: [UInt8]) -> String {
+        #"{"type":"Buffer","data":["# + bytes.map { "\($0)" }.joined(separator: ",") + "]}"
+    }
+
     /// Encodes a value of the application as a packet.
     ///
+    /// - Parameters:
+    ///   - value: The value.
+    ///   - sendsBytes: Whether the parser `json` sends a `Data` as a binary message; see ``message(_:sendsBytes:)``.
     /// - Throws: `EncodingError`, `PrimusParserError`, or the error of the value's own `encode(to:)`.
-    package func message<Value: Encodable>(encoding value: Value) throws -> WebSocketMessage {
-        if self.isTree || Value.self == PrimusValue.self { return try self.message(PrimusValue(encoding: value)) }
+    package func message<Value: Encodable>(encoding value: Value, sendsBytes: Bool = true) throws -> WebSocketMessage {
+        if self.isTree || Value.self == PrimusValue.self {
+            return try self.message(PrimusValue(encoding: value), sendsBytes: sendsBytes)
+        }
         var bytes: [UInt8] = []
         bytes.reserveCapacity(128)
         try self.append(value, to: &bytes)
+        // The first bytes of a buffer, before a look at the type.
+        if sendsBytes, self == .json, bytes.starts(with: #"{"type":"Buffer""#.utf8),
+            let data = try RealtimeCoding.bytes(ofFoundationData: value)
+        {
+            return .binary(data)
+        }
         return WebSocketMessage(self.messageKind ?? .binary, bytes)
     }
 

@@ -548,7 +548,8 @@ extension HubConfiguration {
                 case .http(let rules, let headers, let asksForToken):
                     let headers = HubRequestHeaders(headers, of: id, driver)
                     let environment = HTTPConnection.Environment(
-                        transports, cookies: cookies, headers: { headers.headers($0, $1) }, refreshesHeaders: asksForToken, log: log,
+                        transports, cookies: cookies, headers: { headers.headers(refused: $0, $1) }, refreshesHeaders: asksForToken,
+                        log: log,
                         subsystem: subsystem)
                     guard let trace else { return HTTPConnection(rules, in: environment, id: id, events: events) }
                     let connection = HTTPConnection(rules, in: environment, id: id, events: TracedEvents(events, trace))

@@ -6,24 +6,27 @@ final class HubRequestHeaders: Sendable {
     private let id: ConnectionID
     private weak let driver: SessionDriver<HubSession>?
     /// The requests that end a connection follow when the session has forgotten it.
-    private let last: Lock<HTTPHeaders>
+    private let last: Lock<HTTPConnection.Environment.Fields>
 
     init(_ headers: HTTPHeaders, of id: ConnectionID, _ driver: SessionDriver<HubSession>) {
         self.id = id
         self.driver = driver
-        self.last = Lock(headers)
+        self.last = Lock((headers, 0))
     }
 
-    /// Returns the header fields of a request, after the application was asked for another token if the previous ones were refused.
+    /// Returns the header fields of a request, after the application was asked for another token if the current ones were refused.
+    ///
+    /// Two requests may be refused with the same token, one after the other. The first one causes another token, which is then the other's.
     func headers(
-        _ areRefused: Bool, _ completion: @escaping @Sendable (Result<HTTPHeaders, TransportError>) -> Void
+        refused: Int?, _ completion: @escaping @Sendable (Result<HTTPConnection.Environment.Fields, TransportError>) -> Void
     ) {
-        guard areRefused, let driver else { return completion(.success(self.current)) }
+        let current = self.current
+        guard current.generation == refused, let driver else { return completion(.success(current)) }
         // The wait for the application's answer needs a task, which ends with it, or with the connection.
         Task {
             do throws(HubError) {
                 _ = try await driver.awaitResult(awaitsPeer: false) { session, waiter, now, effects in
-                    session.refreshToken(of: self.id, waiter, now: now, &effects)
+                    session.refreshToken(of: self.id, refused: current.generation, waiter, now: now, &effects)
                 }
                 completion(.success(self.current))
             } catch {
@@ -32,10 +35,10 @@ final class HubRequestHeaders: Sendable {
         }
     }
 
-    private var current: HTTPHeaders {
-        let headers = self.driver?.read { $0.requestHeaders(of: self.id) }
+    private var current: HTTPConnection.Environment.Fields {
+        let fields = self.driver?.read { $0.requestHeaders(of: self.id) }
         return self.last.withLock { last in
-            if let headers = headers ?? nil { last = headers }
+            if let fields = fields ?? nil { last = fields }
             return last
         }
     }

@@ -75,13 +75,14 @@ extension HubSession {
 
     // MARK: Access tokens
 
-    /// Asks the application for another access token, for requests of a connection over HTTP that the server has refused. Requests at the same
-    /// time share one token. Until there is one, the server receives nothing, and would forget the connection: the application has the time
+    /// Asks the application for another access token, for requests of a connection over HTTP that the server has refused with the token of a
+    /// generation. They share the next one. Until there is one, the server receives nothing, and would forget the connection: the application has the time
     /// that it has for an attempt to connect.
     package mutating func refreshToken(
-        of id: ConnectionID, _ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>
+        of id: ConnectionID, refused: Int, _ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>
     ) {
-        guard self.requestHeaders(of: id) != nil else { return effects.resume(waiter, .failure(self.notConnected)) }
+        guard let current = self.requestHeaders(of: id) else { return effects.resume(waiter, .failure(self.notConnected)) }
+        guard current.generation == refused else { return effects.resume(waiter, .success(.none)) }
         let isAsking = !self.tokenCallers.isEmpty
         self.tokenCallers.insert(waiter)
         if isAsking { return }

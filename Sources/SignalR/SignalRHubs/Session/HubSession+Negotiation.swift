@@ -28,9 +28,10 @@ extension HubSession {
     }
 
     /// The header fields of the next request of a connection over HTTP; `nil` if the connection is over, or closing.
-    package func requestHeaders(of id: ConnectionID) -> HTTPHeaders? {
+    package func requestHeaders(of id: ConnectionID) -> HTTPConnection.Environment.Fields? {
         guard self.isInUse(id) else { return nil }
-        return Self.withoutAccept(self.headers(for: self.attempt.endpoint, token: self.attempt.accessToken))
+        let headers = self.headers(for: self.attempt.endpoint, token: self.attempt.accessToken)
+        return (Self.withoutAccept(headers), self.attempt.tokenGeneration)
     }
 
     /// A server recognizes the request for a stream by this field, which the application therefore can't replace.

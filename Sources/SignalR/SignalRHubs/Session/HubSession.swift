@@ -57,7 +57,14 @@ package struct HubSession: ConfigurableSession {
         /// The URL of the hub, or the one to which a negotiation redirected.
         var endpoint: Endpoint
         /// The token of the requests to ``endpoint``.
-        var accessToken: String? { didSet { self.redact(self.accessToken) } }
+        var accessToken: String? {
+            didSet {
+                self.redact(self.accessToken)
+                self.tokenGeneration += 1
+            }
+        }
+        /// Increases with each token. The same token may be provided again.
+        private(set) var tokenGeneration = 0
         /// The latest tokens, which must not appear in errors and logs.
         private(set) var redactedTokens: [String] = []
         var redirects = 0

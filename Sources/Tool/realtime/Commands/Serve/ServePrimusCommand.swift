@@ -28,6 +28,7 @@ struct ServePrimusCommand: Command {
                 "version", "NUMBER",
                 "The version of Primus that the server resembles: 8, the default, which sends pings, or 6, whose clients send them.",
                 completion: .values(["8", "6"])),
+            .flag("allow-eio3", "Also accept clients of engine.io 3, with version 8 and the transformer engine.io."),
             .token(
                 "Accept only clients with this access token, in the field Authorization after Bearer, as the password after Basic, or as the "
                     + "parameter token of the query.", environmentVariable: Secret.primusVariable), .tokenFile,
@@ -56,6 +57,10 @@ struct ServePrimusCommand: Command {
         case nil, "8": configuration.version = .v8
         case "6": configuration.version = .v6
         case let text?: throw arguments.usageError("Invalid value '\(text)' for '--version': must be 8 or 6")
+        }
+        configuration.allowsEIO3 = arguments.has("allow-eio3")
+        if configuration.allowsEIO3, configuration.transformer != .engineIO || configuration.version == .v6 {
+            throw arguments.usageError("The option '--allow-eio3' requires '--transformer engine.io' and version 8")
         }
         self.configuration = configuration
         self.token = try Secret(arguments, "token")
