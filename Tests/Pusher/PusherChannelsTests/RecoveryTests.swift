@@ -268,6 +268,23 @@ import Testing
         #expect(harness.receive(self.event(6), self.event(7), self.success(Self.recovered)) == ["event one a 6", "event one a 7"])
     }
 
+    /// The first confirmation is the one of a subscription that the client has given up. Until the second one, the server sent the events of
+    /// the first, and then none.
+    @Test func `a gap that lasts until a second confirmation is reported once, before the events that have waited`() {
+        var harness = self.reconnected()
+        harness.receive(self.confirmation(7), self.event(8))
+        harness.advance(by: .seconds(2))
+        #expect(harness.receive(self.confirmation(9)) == [#"#2 pusher:resume {"one":{"serial":5,"stream_id":"s"}}"#])
+        #expect(harness.receive(self.event(10)) == [])
+        let failed = self.success("", failed: #"{"channel":"one","code":"position_expired"}"#)
+        #expect(
+            harness.receive(failed)
+                == ["one gap 5.0 seconds, \(PusherRecoveryFailure.positionExpired)", "event one a 8", "event one a 10"])
+        // The answer to the second request.
+        #expect(harness.receive(failed) == [])
+        #expect(harness.receive(self.event(11)) == ["event one a 11"])
+    }
+
     @Test func `an event before the first confirmation is delivered, and starts the position`() {
         var harness = SessionHarness.connected(to: "one") { $0.recovery = .sockudo }
         #expect(harness.receive(self.event(3)) == ["event one a 3"])

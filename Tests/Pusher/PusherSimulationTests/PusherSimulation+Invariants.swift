@@ -40,7 +40,7 @@ extension PusherSimulation {
             }
         case .event(let event): self.check(event, for: consumers)
         case .gap(let gap):
-            self.gaps.insert(gap.channel)
+            self.orders[gap.channel, default: EventOrder()].receivedGap(published: self.published, now: self.simulation.now)
             self.resumes.remove(gap.channel)
             self.gapCount += 1
             self.simulation.require(gap.duration >= .zero, "a gap of \(gap.duration)")
@@ -62,14 +62,12 @@ extension PusherSimulation {
         }
         self.simulation.require(
             consumers.allSatisfy { self.consumers[$0] == name }, "an event of \(name) was delivered to a consumer of another channel")
-        self.simulation.require(
-            number > self.lastSeen[name, default: 0], "event \(number) of \(name) was delivered twice or out of order")
-        let isMissing = self.followed.contains(name) && number > self.lastSeen[name, default: 0] + 1
-        self.simulation.require(!isMissing || self.gaps.contains(name), "events of \(name) before \(number) are missing without notice")
+        switch self.orders[name, default: EventOrder()].received(number, now: self.simulation.now) {
+        case .inOrder: break
+        case .repeated: self.simulation.fail("event \(number) of \(name) was delivered twice or out of order")
+        case .missing: self.simulation.fail("events of \(name) before \(number) are missing without notice")
+        }
         if self.resumes.remove(name) != nil { self.recoveryCount += 1 }
-        self.gaps.remove(name)
-        self.followed.insert(name)
-        self.lastSeen[name] = number
         self.lastEvent[name] = self.simulation.now
     }
 }

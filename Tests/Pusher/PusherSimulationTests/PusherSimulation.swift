@@ -31,12 +31,9 @@ final class PusherSimulation: @unchecked Sendable {
     var deltaFailures = 0
     /// The number of requests for missed events.
     var resumeCount = 0
-    var lastSeen: [String: Int] = [:]
+    /// The events of each channel that were delivered.
+    var orders: [String: EventOrder] = [:]
     var lastEvent: [String: Instant] = [:]
-    /// The channels of which the current consumer has received events.
-    var followed: Set<String> = []
-    /// The channels of which a gap was reported since their last event.
-    var gaps: Set<String> = []
     /// The requests for missed events of the current connection that no gap has followed.
     var resumes: Set<String> = []
     /// The number of requests that were followed by the next event without a gap.
@@ -248,7 +245,7 @@ final class PusherSimulation: @unchecked Sendable {
             for update in updates { if case .event(let event) = update { output.append(event) } }
         } register: { session, id, effects in
             self.consumers[id] = name
-            self.followed.remove(name)
+            self.orders[name]?.consumerBegan()
             session.addConsumer(id, to: .events(channel: name, name: nil), &effects)
         } body: { event in
             guard let event else { return }
