@@ -210,13 +210,16 @@ import Testing
     @Test func `a queue is cleared of the messages that no caller waits for`() async throws {
         let fixture = try await PrimusFixture()
         let primus = PrimusConnection(fixture.configuration)
+        fixture.network.condition = .down
+        primus.open()
         for number in 0..<3 { #expect(primus.enqueue(number)) }
         let call = Task { try await primus.write("waits") }
         try await eventually { primus.queuedCount == 4 }
         #expect(primus.enqueue(3))
         #expect(primus.clearQueue() == 4 && primus.queuedCount == 1)
         #expect(primus.clearQueue() == 0)
-        primus.open()
+        fixture.network.condition = .up
+        primus.checkConnection()
         try await call.value
         try await primus.write("last")
         try await eventually { fixture.server.texts == [#""waits""#, #""last""#] }

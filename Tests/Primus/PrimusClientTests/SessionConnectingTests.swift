@@ -127,8 +127,9 @@ import Testing
             guard case .closed(let error?) = session.machine.state else { return #expect(Bool(false), "the client should be closed") }
             #expect(error.code == (silent ? .timedOut : .connectionLost))
             #expect(
-                error.message.contains("Nor is there a specification at http://host/primus/spec: The server answered with the status 404"))
-            #expect(error.message.hasSuffix("Check the path of the URL."))
+                error.message.contains("Nor is there a specification at http://host/primus/spec: the server answered with the status 404."))
+            // The advice is given once.
+            #expect(error.message.split(separator: "Check the path of the URL").count == 2)
         }
     }
 

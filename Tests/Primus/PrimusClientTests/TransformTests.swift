@@ -201,7 +201,7 @@ import Testing
         let prefix = isEngineIO ? "4" : ""
         let fixture = try await PrimusFixture(script) {
             $0.customParser = Backwards()
-            $0.transformer = transformer
+            ($0.transformer, $0.detection) = (transformer, .off)
         }
         let primus = try await fixture.open()
         let messages = primus.messages

@@ -501,7 +501,8 @@ package struct PrimusSession: ConfigurableSession {
         if self.connection.connected == nil {
             message = self.attempt.failures.added(to: message)
             if let problem = self.knowledge.specProblem {
-                message += " Nor is there a specification at \(self.address.spec): \(Excerpt.sentence(problem)) Check the path of the URL."
+                let advice = message.containsText("Check the path") ? "" : " Check the path of the URL."
+                message += " Nor is there a specification at \(self.address.spec): \(Excerpt.sentence(problem))\(advice)"
             }
         }
         if failure.code != .unauthorized, let refusal = self.attempt.refusal?.error {
