@@ -32,6 +32,9 @@ extension PrimusServerHandler {
     func sessionRequest(
         _ request: HTTPRequestHead, _ body: [UInt8], _ rest: Substring, _ responder: any HTTPResponder
     ) -> Bool {
+        // As the original, which reads bytes that aren't text as U+FFFD.
+        let isRepaired = self.configuration.transformer == .sockjs && body.contains { $0 >= 0x80 }
+        let body = isRepaired ? Array(String(decoding: body, as: UTF8.self).utf8) : body
         guard let meaning = self.meaning(of: request, body, rest) else { return false }
         var responder = responder
         let waits = Self.waits(request, meaning)
@@ -79,7 +82,7 @@ extension PrimusServerHandler {
                 let transport = SockJSServedRules.transport(of: request), transport != .websocket, let session = parts.dropFirst().first
             else { return nil }
             let method = transport == .eventSource ? "GET" : "POST"
-            if request.method == "OPTIONS" { return .refused(Self.options("OPTIONS, \(method)")) }
+            if request.method == "OPTIONS", method == "POST" { return .refused(Self.options("OPTIONS, POST")) }
             guard request.method == method else { return .refused(Self.notAllowed(method == "GET" ? "GET" : "POST, OPTIONS")) }
             let key = ByteString(String(session))
             let isOpen = self.sessions.withLock { $0[key] != nil }
@@ -232,23 +235,31 @@ struct SockJSClosedSessions: Sendable {
     }
 }
 
-/// Adds the header fields to responses with which Primus allows pages of any origin.
-final class OriginResponder: DroppableResponder {
-    private let origin: String
+/// Adds the header fields that Primus adds to all responses: those with which it allows pages of any origin, and, except for the
+/// specification, those that keep a response out of caches.
+final class CommonFieldsResponder: DroppableResponder {
+    private let origin: String?
+    private let isCached: Bool
     private let responder: any HTTPResponder
 
-    private init(_ origin: String, _ responder: any HTTPResponder) {
-        (self.origin, self.responder) = (origin, responder)
+    init(_ origin: String?, isCached: Bool, _ responder: any HTTPResponder) {
+        (self.origin, self.isCached, self.responder) = (origin, isCached, responder)
     }
 
-    static func allowing(_ origin: String?, _ responder: any HTTPResponder) -> any HTTPResponder {
-        origin.map { OriginResponder($0, responder) } ?? responder
+    private func completed(_ head: HTTPResponseHead) -> HTTPResponseHead {
+        var head = head
+        PrimusServerHandler.allow(self.origin, &head)
+        if !self.isCached {
+            head.headers["Cache-Control"] = "no-store, no-cache, must-revalidate, max-age=0"
+            head.headers["Pragma"] = "no-cache"
+        }
+        return head
     }
 
-    func respond(_ response: HTTPResponse) { self.responder.respond(PrimusServerHandler.allowing(self.origin, response)) }
-    func begin(_ head: HTTPResponseHead) {
-        self.responder.begin(PrimusServerHandler.allowing(self.origin, HTTPResponse(head, body: [])).head)
+    func respond(_ response: HTTPResponse) {
+        self.responder.respond(HTTPResponse(self.completed(response.head), body: response.body))
     }
+    func begin(_ head: HTTPResponseHead) { self.responder.begin(self.completed(head)) }
     func write(_ bytes: [UInt8]) { self.responder.write(bytes) }
     func send(_ bytes: [UInt8]) async throws(TransportError) { try await self.responder.send(bytes) }
     func end() { self.responder.end() }

@@ -55,7 +55,10 @@ final class PrimusServerHandler: ListenerHandler {
     func rest(of request: HTTPRequestHead) -> Substring? {
         let (path, prefix) = (request.path, self.configuration.pathname)
         guard path.utf8.starts(with: prefix.utf8) else { return nil }
-        return path.dropFirst(prefix.count)
+        let rest = path.dropFirst(prefix.count)
+        // sockjs-node ignores a slash at the end, and Primus doesn't.
+        let isOfSockJS = self.configuration.transformer == .sockjs && rest != "/spec/"
+        return isOfSockJS && rest.utf8.last == UInt8(ascii: "/") ? rest.dropLast() : rest
     }
 
     // MARK: Requests
@@ -66,9 +69,12 @@ final class PrimusServerHandler: ListenerHandler {
             return responder.respond(Self.text(404, "There is no server of Primus at this path."))
         }
         let origin = request.headers["Origin"]
-        if request.method == "OPTIONS", origin != nil { return responder.respond(Self.preflight(request, origin)) }
-        let responder = OriginResponder.allowing(origin, responder)
-        if rest == "/spec" {
+        if request.method == "OPTIONS", origin != nil, request.headers["Access-Control-Request-Method"] != nil {
+            return responder.respond(Self.preflight(request, origin))
+        }
+        let isSpec = rest == "/spec"
+        let responder = CommonFieldsResponder(origin, isCached: isSpec, responder)
+        if isSpec {
             if let status = self.faults.specStatus {
                 return responder.respond(Self.text(status, "The server refuses to publish its specification."))
             }
@@ -88,7 +94,7 @@ final class PrimusServerHandler: ListenerHandler {
         case .sockjs:
             let last = rest.split(separator: "/", omittingEmptySubsequences: false).last
             switch rest {
-            case "", "/":
+            case "":
                 guard request.method == "GET" else { return Self.notAllowed("GET") }
                 return Self.text(200, "Welcome to SockJS!\n", type: "text/plain; charset=UTF-8")
             case "/info":
@@ -96,9 +102,7 @@ final class PrimusServerHandler: ListenerHandler {
                 guard request.method == "GET" else { return Self.notAllowed("OPTIONS, GET") }
                 let entropy = self.entropy.withLock { UInt32.random(in: 0...UInt32.max, using: &$0) }
                 let info = SockJSInfo(webSocket: self.configuration.allowsSockJSWebSockets, entropy: entropy)
-                var response = Self.json(200, info.json, type: "application/json; charset=UTF-8")
-                response.head.headers["Cache-Control"] = SockJSServedRules.uncached
-                return response
+                return Self.json(200, info.json, type: "application/json; charset=UTF-8")
             default:
                 guard last == "websocket", case .success = self.framing(of: request, rest) else { return Self.notFound }
                 guard request.method == "GET" else { return Self.notAllowed("GET") }
@@ -121,14 +125,17 @@ final class PrimusServerHandler: ListenerHandler {
                 if let rejection { return responder.reject(rejection) }
                 switch self.framing(of: request, rest) {
                 case .success: responder.accept()
-                case .failure(let refusal): responder.reject(refusal.response)
+                case .failure(.notFound): responder.reject(Self.notFound)
+                // As the original, which answers to a WebSocket with the text alone.
+                case .failure(.engineIO(let refusal)): responder.reject(Self.text(refusal.status, refusal.message, type: "text/html"))
                 }
             }
         }
     }
 
-    private struct Refusal: Error {
-        let response: HTTPResponse
+    private enum Refusal: Error {
+        case notFound
+        case engineIO(EngineIOError.Refusal)
     }
 
     /// The framing of a WebSocket at a path.
@@ -136,26 +143,26 @@ final class PrimusServerHandler: ListenerHandler {
         switch self.configuration.transformer {
         case .sockjs:
             let parts = rest.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
-            guard self.configuration.allowsSockJSWebSockets else { return .failure(Refusal(response: Self.notFound)) }
+            guard self.configuration.allowsSockJSWebSockets else { return .failure(.notFound) }
             if parts.elementsEqual(["websocket"]) { return .success(.plain) }
             let isSession = parts.count == 3 && parts.last == "websocket" && parts.allSatisfy { !$0.isEmpty && !$0.contains(".") }
-            return isSession ? .success(.sockJS(.server)) : .failure(Refusal(response: Self.notFound))
+            return isSession ? .success(.sockJS(.server)) : .failure(.notFound)
         case .engineIO:
             guard request.field("transport") == "websocket" else {
-                return .failure(Refusal(response: Self.refusal(.unknownTransport)))
+                return .failure(.engineIO(.unknownTransport))
             }
             if let sid = request.field("sid") {
-                guard let session = self.engineIOSession(sid) else { return .failure(Refusal(response: Self.refusal(.unknownSession))) }
+                guard let session = self.engineIOSession(sid) else { return .failure(.engineIO(.unknownSession)) }
                 guard !self.faults.refusesUpgrades, self.configuration.allowsUpgrades else {
-                    return .failure(Refusal(response: Self.refusal(.badRequest)))
+                    return .failure(.engineIO(.badRequest))
                 }
                 guard self.engineIOVersion(of: request) == session.version else {
-                    return .failure(Refusal(response: Self.refusal(.badRequest)))
+                    return .failure(.engineIO(.badRequest))
                 }
                 return .success(.engineIO(session.version, .server))
             }
             guard let version = self.engineIOVersion(of: request) else {
-                return .failure(Refusal(response: Self.refusal(.unsupportedVersion)))
+                return .failure(.engineIO(.unsupportedVersion))
             }
             return .success(.engineIO(version, .server))
         default: return .success(.plain)
@@ -248,13 +255,11 @@ final class PrimusServerHandler: ListenerHandler {
     static func refusal(_ refusal: EngineIOError.Refusal) -> HTTPResponse { EngineIOServedRules.refusal(refusal) }
 
     /// Adds the header fields with which Primus allows pages of any origin.
-    static func allowing(_ origin: String?, _ response: HTTPResponse) -> HTTPResponse {
-        guard let origin else { return response }
-        var response = response
-        response.head.headers["Access-Control-Allow-Origin"] = origin
-        response.head.headers["Access-Control-Allow-Credentials"] = "true"
-        response.head.headers["Vary"] = "Origin"
-        return response
+    static func allow(_ origin: String?, _ head: inout HTTPResponseHead) {
+        guard let origin else { return }
+        head.headers["Access-Control-Allow-Origin"] = origin
+        head.headers["Access-Control-Allow-Credentials"] = "true"
+        head.headers["Vary"] = "Origin"
     }
 
     /// The answer of SockJS to a question about methods that names no origin.
@@ -262,8 +267,7 @@ final class PrimusServerHandler: ListenerHandler {
         HTTPResponse(
             status: 204,
             headers: [
-                "Cache-Control": "public, max-age=31536000", "Access-Control-Allow-Origin": "*", "Access-Control-Allow-Methods": methods,
-                "Access-Control-Max-Age": "31536000",
+                "Access-Control-Allow-Origin": "*", "Access-Control-Allow-Methods": methods, "Access-Control-Max-Age": "31536000",
             ])
     }
 
@@ -274,6 +278,7 @@ final class PrimusServerHandler: ListenerHandler {
         if let fields = request.headers["Access-Control-Request-Headers"], !fields.isEmpty {
             response.head.headers["Access-Control-Allow-Headers"] = fields
         }
-        return self.allowing(origin, response)
+        self.allow(origin, &response.head)
+        return response
     }
 }

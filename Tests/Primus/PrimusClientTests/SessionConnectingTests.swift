@@ -67,6 +67,19 @@ import Testing
         #expect(session.respond(1, 200, Self.spec).isEmpty)
     }
 
+    @Test func `a specification without which the settings can't work, and that is late, is requested again`() {
+        var session = self.detecting { $0.allowedTransports = .polling }
+        session.open()
+        #expect(
+            session.advance(by: .seconds(5)) == ["cancel 1", "attemptFailed detectionFailed", "scheduled 1", "connectingIn 1.0 seconds"])
+        #expect(session.advance(by: .seconds(1)).last == "2 GET http://host/primus/spec")
+        #expect(session.respond(2, 200, Self.spec("engine.io")).last == "open #2 http://host/primus/?EIO=4&transport=polling")
+        // A server without a specification has the transformer websockets.
+        var other = self.detecting { $0.allowedTransports = .polling }
+        other.open()
+        #expect(other.respond(1, 404).first == "state closed unsupported")
+    }
+
     @Test func `a required specification that is missing fails the attempt`() {
         var session = self.detecting { $0.detection = .required }
         session.open()

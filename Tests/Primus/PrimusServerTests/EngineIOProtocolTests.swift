@@ -52,6 +52,45 @@ import Testing
         #expect(try await self.start().test.start(Self.path, method: method).status == 400)
     }
 
+    @Test(arguments: [
+        ("EIO=4&transport=abc", "Transport unknown"), ("EIO=4&transport=websocket&sid=abc", "Session ID unknown"),
+        ("EIO=3&transport=websocket", "Unsupported protocol version"),
+    ])
+    func `a refused WebSocket receives the text of the reason, as from engine io`(query: String, text: String) async throws {
+        let client = try await self.start().test.client("/primus/?\(query)")
+        let response = try #require(client.end?.transportError?.response)
+        #expect(response.head.status == 400 && String(decoding: response.body, as: UTF8.self) == text)
+        #expect(response.head.headers["Content-Type"] == "text/html")
+    }
+
+    @Test func `a question about methods that isn't one of a page is a request like others`() async throws {
+        let test = try await self.start().test
+        let response = try test.start(Self.path, method: "OPTIONS", headers: ["Origin": "http://page"])
+        #expect(response.status == 400 && response.body == #"{"code":2,"message":"Bad handshake method"}"#)
+        #expect(response.headers["Access-Control-Allow-Origin"] == "http://page")
+    }
+
+    @Test func `responses aren't cached, except for the specification`() async throws {
+        let (test, echo) = try await self.start()
+        let target = try test.openEngineIO()
+        for response in [
+            try test.start(Self.path), try test.start(target, method: "POST", body: "4\"a\""), try test.start(target),
+            try test.start(Self.path + "&sid=abc"), try test.start("/primus/"),
+        ] {
+            #expect(response.headers["Cache-Control"] == "no-store, no-cache, must-revalidate, max-age=0")
+            #expect(response.headers["Pragma"] == "no-cache")
+        }
+        #expect(try test.start("/primus/spec").headers["Cache-Control"] == nil)
+        withExtendedLifetime(echo) {}
+    }
+
+    @Test func `a packet for the end may have content, and ends the session`() async throws {
+        let test = try await self.start().test
+        let target = try test.openEngineIO()
+        #expect(try test.start(target, method: "POST", body: "1x").status == 200)
+        #expect(try test.start(target).status == 400 && test.server.sparks.isEmpty)
+    }
+
     @Test func `a WebSocket opens a session`() async throws {
         let test = try await self.start().test
         let client = test.client(Self.socketPath)

@@ -113,7 +113,7 @@ import Testing
         var harness = self.reconnected()
         harness.receive(self.confirmation(7), self.event(8))
         #expect(harness.advance(by: .seconds(29)) == [])
-        #expect(harness.advance(by: .seconds(1)) == ["one gap 3.0 seconds, \(PusherRecoveryFailure.timedOut)", "event one a 8"])
+        #expect(harness.advance(by: .seconds(1)) == ["one gap 33.0 seconds, \(PusherRecoveryFailure.timedOut)", "event one a 8"])
         // Too late.
         #expect(harness.receive(self.event(6), self.success(Self.recovered)) == [])
     }

@@ -180,6 +180,13 @@ extension PrimusSession {
                 + "Primus, or set the detection to automatic or off."
             return self.fail(id, PrimusError(.detectionFailed, message, cause: cause), now: now, &effects)
         }
+        let isGuess = self.options.transformer == nil && self.options.customTransformer == nil
+        if !isKnown, isGuess, self.options.combinationProblem(.websockets, self.options.parser ?? .json) != nil {
+            // The server may have a transformer with which the settings work.
+            let message =
+                "The specification at \(self.address.spec) is needed, and can't be read: \(Excerpt.sentence(problem)) Check the server."
+            return self.fail(id, PrimusError(.detectionFailed, message, cause: cause), now: now, &effects)
+        }
         self.knowledge.specProblem = isKnown ? problem : nil
         effects.log(.info, "connection \(id): no specification, so defaults apply: \(problem)")
         self.chooseDialect(id, now: now, &effects)

@@ -66,9 +66,8 @@ struct EngineIOServedRules: HTTPServedConnectionRules {
         return HTTPResponse(Self.head, body: EngineIOPayload.encode(packets[...], version).body)
     }
 
-    private static let uncached = "no-store, no-cache, must-revalidate, max-age=0"
     private static let head = HTTPResponseHead(
-        status: 200, headers: ["Content-Type": "text/plain; charset=UTF-8", "Cache-Control": Self.uncached])
+        status: 200, headers: ["Content-Type": "text/plain; charset=UTF-8"])
 
     // MARK: Requests that bring packets
 
@@ -106,8 +105,7 @@ struct EngineIOServedRules: HTTPServedConnectionRules {
     private func isLast(_ entry: MessageBatch.Entry, _ batch: borrowing MessageBatch) -> Bool {
         guard entry.kind == .text else { return false }
         switch batch.bytes[entry.range].first {
-        case UInt8(ascii: "1")?: return entry.range.count == 1
-        // Invalid Base64 has no effect on other packets.
+        // What follows the type of a packet for the end is ignored. Invalid Base64 has no effect on other packets.
         case UInt8(ascii: "0")?, UInt8(ascii: "2")?, UInt8(ascii: "3")?, UInt8(ascii: "4")?, UInt8(ascii: "5")?, UInt8(ascii: "6")?,
             EngineIOPayload.base64?:
             return false
@@ -117,13 +115,13 @@ struct EngineIOServedRules: HTTPServedConnectionRules {
     }
 
     private static let taken = HTTPResponse(
-        status: 200, headers: ["Content-Type": "text/html", "Cache-Control": Self.uncached], text: "ok")
+        status: 200, headers: ["Content-Type": "text/html"], text: "ok")
 
     /// The response of a server of engine.io that refuses a request.
     static func refusal(_ refusal: EngineIOError.Refusal) -> HTTPResponse {
         HTTPResponse(
             HTTPResponseHead(
-                status: refusal.status, headers: ["Content-Type": "application/json", "Cache-Control": Self.uncached]),
+                status: refusal.status, headers: ["Content-Type": "application/json"]),
             body: refusal.json.bytes)
     }
 

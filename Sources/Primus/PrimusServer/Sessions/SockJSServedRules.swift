@@ -101,7 +101,7 @@ struct SockJSServedRules: HTTPServedConnectionRules {
 
     /// The answer to messages.
     static let taken = HTTPResponse(
-        status: 204, headers: ["Content-Type": "text/plain; charset=UTF-8", "Cache-Control": Self.uncached])
+        status: 204, headers: ["Content-Type": "text/plain; charset=UTF-8"])
 
     /// Why the body of a request can't be read; `nil` if it can.
     static func refusal(of body: [UInt8], _ request: HTTPRequestHead) -> HTTPResponse? {
@@ -122,14 +122,13 @@ struct SockJSServedRules: HTTPServedConnectionRules {
         status: 404, headers: ["Content-Type": "text/plain; charset=UTF-8"], text: "404 Error: Page not found\n")
 
     private static let lineFeed = UInt8(ascii: "\n")
-    static let uncached = "no-store, no-cache, no-transform, must-revalidate, max-age=0"
 
     /// The last field tells nginx to pass on each frame immediately.
     private static let head = HTTPResponseHead(
         status: 200,
-        headers: ["Content-Type": "application/javascript; charset=UTF-8", "Cache-Control": Self.uncached, "X-Accel-Buffering": "no"])
+        headers: ["Content-Type": "application/javascript; charset=UTF-8", "X-Accel-Buffering": "no"])
     private static let eventHead = HTTPResponseHead(
-        status: 200, headers: ["Content-Type": "text/event-stream", "Cache-Control": Self.uncached, "X-Accel-Buffering": "no"])
+        status: 200, headers: ["Content-Type": "text/event-stream", "X-Accel-Buffering": "no"])
 
     /// A frame as an event of Server-Sent Events. A frame of JSON contains no line ends.
     private static func event(_ frame: [UInt8]) -> [UInt8] { Array("data: ".utf8) + frame + Array("\r\n\r\n".utf8) }

@@ -18,7 +18,7 @@ struct EventRecovery: Sendable {
     /// The decision about an event.
     enum Reception: Hashable, Sendable {
         case deliver, drop, wait
-        /// Too many events wait. Call ``failed(_:_:_:end:_:_:)`` with these, which include the received one.
+        /// Too many events wait. Call ``failed(_:_:_:_:_:)`` with these, which include the received one.
         case giveUp([[UInt8]])
     }
 
@@ -103,7 +103,7 @@ struct EventRecovery: Sendable {
     mutating func receivedUnconfirmed(_ channel: NamedChannel, _ context: SessionContext, _ effects: inout SessionEffects) {
         guard self.interruptions[channel.id]?.receivesUnconfirmed != true else { return }
         self.interruptions[channel.id, default: Interruption()].receivesUnconfirmed = true
-        self.endGap(channel, failure: nil, end: context.now, context, &effects)
+        self.endGap(channel, failure: nil, context, &effects)
         self.interrupted(channel.id, since: context.now)
     }
 
@@ -141,7 +141,7 @@ struct EventRecovery: Sendable {
     mutating func dropped(_ channel: NamedChannel, _ context: SessionContext, _ effects: inout SessionEffects) {
         guard self.isOn, self.recoveries[channel.id] != nil else {
             self.interrupted(channel.id, since: context.now)
-            return self.endGap(channel, failure: self.isOn ? .notSupported : nil, end: context.now, context, &effects)
+            return self.endGap(channel, failure: self.isOn ? .notSupported : nil, context, &effects)
         }
         // While missed events are on their way, the event is one of them: the server sent it before it received the request.
         guard let position = self.recoveries[channel.id]?.dropped() else { return }
@@ -156,7 +156,7 @@ struct EventRecovery: Sendable {
     ) -> [[UInt8]] {
         defer { self.interruptions[channel.id, default: Interruption()].confirmedAt = context.now }
         guard self.isOn else {
-            self.endGap(channel, failure: nil, end: context.now, context, &effects)
+            self.endGap(channel, failure: nil, context, &effects)
             return []
         }
         self.deadlines.set(channel.id, nil)
@@ -168,7 +168,7 @@ struct EventRecovery: Sendable {
         switch self.recoveries[channel.id]?.confirmed(at: position, isCache: channel.kind.isCache) {
         case nil:
             self.recoveries[channel.id] = ChannelRecovery(confirmed: position)
-            self.endGap(channel, failure: .notSupported, end: context.now, context, &effects)
+            self.endGap(channel, failure: .notSupported, context, &effects)
             return []
         case .complete(let events):
             self.interruptions[channel.id]?.since = nil
@@ -242,27 +242,21 @@ struct EventRecovery: Sendable {
         _ channel: NamedChannel, _ failure: PusherRecoveryFailure, _ context: SessionContext, _ effects: inout SessionEffects
     ) -> [[UInt8]] {
         let events = self.recoveries[channel.id]?.failed() ?? []
-        let interruption = self.interruptions[channel.id]
-        // No event is missing since the confirmation: newer ones have waited. The confirmation can precede an event that couldn't be restored.
-        var end = interruption?.confirmedAt
-        if let since = interruption?.since, let confirmed = end, confirmed < since { end = nil }
-        return self.failed(channel, failure, events, end: end, context, &effects)
+        return self.failed(channel, failure, events, context, &effects)
     }
 
     /// Reports that events are missing.
     ///
-    /// - Parameters:
-    ///   - events: The events that have waited.
-    ///   - end: Until when events may be missing, if it isn't now.
+    /// - Parameter events: The events that have waited.
     mutating func failed(
-        _ channel: NamedChannel, _ failure: PusherRecoveryFailure, _ events: [[UInt8]], end: Instant? = nil, _ context: SessionContext,
+        _ channel: NamedChannel, _ failure: PusherRecoveryFailure, _ events: [[UInt8]], _ context: SessionContext,
         _ effects: inout SessionEffects
     ) -> [[UInt8]] {
         self.deadlines.set(channel.id, nil)
         if self.isInterrupted(channel.id) {
             effects.log(.info, "the missed events of \(channel.name) can't be recovered: \(failure)")
         }
-        self.endGap(channel, failure: failure, end: end ?? context.now, context, &effects)
+        self.endGap(channel, failure: failure, context, &effects)
         return events
     }
 
@@ -281,12 +275,12 @@ struct EventRecovery: Sendable {
     ///
     /// - Parameter failure: Why they can't be recovered, if the client recovers events.
     private mutating func endGap(
-        _ channel: NamedChannel, failure: PusherRecoveryFailure?, end: Instant, _ context: SessionContext,
+        _ channel: NamedChannel, failure: PusherRecoveryFailure?, _ context: SessionContext,
         _ effects: inout SessionEffects
     ) {
         guard let interruption = self.interruptions[channel.id], let since = interruption.since else { return }
         self.interruptions[channel.id]?.since = nil
-        let gap = PusherGap(channel: channel.name, duration: since.duration(to: end), recoveryFailure: failure)
+        let gap = PusherGap(channel: channel.name, duration: since.duration(to: context.now), recoveryFailure: failure)
         context.publish(.gap(gap), to: interruption.consumers, &effects)
     }
 }

@@ -1,8 +1,8 @@
 /// A notice that events of a channel may have been missed, because its subscription was interrupted.
 ///
 /// The service doesn't store events, so that a client can't request those that it missed; with ``PusherConfiguration/recovery``, it
-/// requests them from a server that does, and only reports those that it can't get. When an interrupted subscription is restored, the client reports a gap, so that your app can load what
-/// it shows again from your server:
+/// requests them from a server that does, and only reports those that it can't get. When an interrupted subscription is restored, the client
+/// reports a gap, so that your app can load what it shows again from your server:
 ///
 /// ```swift
 /// for await gap in channel.gaps {
@@ -13,8 +13,9 @@
 public struct PusherGap: Sendable, Hashable {
     /// The name of the channel.
     public let channel: String
-    /// How long the subscription was interrupted: the time from the last sign of life on the lost connection, or from its orderly end, until
-    /// the server confirmed the new subscription. Events of this time may be missing.
+    /// The time from the last sign of life on the lost connection, or from its orderly end, until this notice. Events of this time may be
+    /// missing. The notice comes when the server has confirmed the new subscription, or, with ``PusherConfiguration/recovery``, when the missed
+    /// events can't be recovered.
     public let duration: Duration
     /// Why the client couldn't recover the events, or `nil` if it doesn't try; see ``PusherConfiguration/recovery``.
     public let recoveryFailure: PusherRecoveryFailure?
@@ -23,7 +24,7 @@ public struct PusherGap: Sendable, Hashable {
     ///
     /// - Parameters:
     ///   - channel: The name of the channel.
-    ///   - duration: How long the subscription was interrupted.
+    ///   - duration: The time from the interruption until the notice.
     ///   - recoveryFailure: Why the client couldn't recover the events.
     public init(channel: String, duration: Duration, recoveryFailure: PusherRecoveryFailure? = nil) {
         self.channel = channel
