@@ -71,7 +71,7 @@ import Testing
         var session = self.detecting { $0.allowedTransports = .polling }
         session.open()
         #expect(
-            session.advance(by: .seconds(5)) == ["cancel 1", "attemptFailed detectionFailed", "scheduled 1", "connectingIn 1.0 seconds"])
+            session.advance(by: .seconds(5)) == ["attemptFailed detectionFailed", "scheduled 1", "connectingIn 1.0 seconds", "cancel 1"])
         #expect(session.advance(by: .seconds(1)).last == "2 GET http://host/primus/spec")
         #expect(session.respond(2, 200, Self.spec("engine.io")).last == "open #2 http://host/primus/?EIO=4&transport=polling")
         // A server without a specification has the transformer websockets.

@@ -86,6 +86,8 @@ import Testing
     private static func client(_ address: ListenerAddress, _ kind: BehaviorKind) -> PrimusConnection {
         var configuration = PrimusConfiguration(Endpoint(scheme: "http", host: address.host, port: address.port), transports: .standard)
         (configuration.log, configuration.retry) = (.none, .none)
+        // Beside other work, an answer may take long.
+        (configuration.detectionTimeout, configuration.connectTimeout) = (.seconds(300), .seconds(300))
         kind.configureClient(&configuration)
         return PrimusConnection(configuration)
     }

@@ -42,6 +42,11 @@ final class PrimusFixture: Sendable {
             (options.transformer, options.websockets) = (kind.transformer.description, kind.websockets)
             change(options)
         }
+        guard kind.moves || kind.connection != nil else { return }
+        try self.primus.client.update {
+            $0.startsWithPolling = kind.moves
+            $0.connectionKinds = kind.connection.map { [$0] }
+        }
     }
 
     // A client that is open keeps itself alive.

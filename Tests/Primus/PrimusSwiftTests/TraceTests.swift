@@ -10,11 +10,20 @@ import Testing
 struct TraceKind: Sendable, CustomTestStringConvertible {
     let transformer: PrimusTransformerKind
     var websockets = true
-    var testDescription: String { "\(self.transformer)\(self.websockets ? "" : " without WebSockets")" }
+    /// Whether the client moves from polling to a WebSocket.
+    var moves = false
+    /// The kind of connection that the client uses, if it isn't the first one that it would try.
+    var connection: PrimusConnectionKind?
+    var testDescription: String {
+        let connection = self.connection.map { " over \($0)" } ?? ""
+        return "\(self.transformer)\(self.websockets ? "" : " without WebSockets")\(self.moves ? " with a move" : "")\(connection)"
+    }
 
     static let all = [
         TraceKind(transformer: .websockets), TraceKind(transformer: .engineIO), TraceKind(transformer: .engineIO, websockets: false),
-        TraceKind(transformer: .sockjs), TraceKind(transformer: .sockjs, websockets: false),
+        TraceKind(transformer: .engineIO, moves: true), TraceKind(transformer: .sockjs), TraceKind(transformer: .sockjs, websockets: false),
+        TraceKind(transformer: .sockjs, connection: .framedWebSocket),
+        TraceKind(transformer: .sockjs, websockets: false, connection: .polling),
     ]
 }
 
