@@ -1,7 +1,9 @@
 import PeerSupport
 import PrimusClient
 import RealtimeCoding
+import RealtimeCore
 import RealtimeTesting
+import RealtimeTransports
 import TestSupport
 import Testing
 
@@ -9,68 +11,19 @@ import Testing
 @Suite(
     .usesSockets, .timeLimit(.minutes(10)), .enabled(if: Peer.starts("primus", "primus6"), "\(Peer.skipReason): primus, primus6"))
 struct ClientPeerTests {
-    struct Dialect: Sendable, CustomTestStringConvertible {
-        var server = "primus"
-        var transformer = "websockets"
-        var parser = "json"
-        var options: [String] = []
-        /// The kinds of connections; `nil` for a WebSocket.
-        var connections: [PrimusConnectionKind]?
-        var testDescription: String {
-            let connections = self.connections.map { ", " + $0.map(\.description).joined(separator: " then ") } ?? ""
-            return "\(self.server), \(self.transformer), \(self.parser)\(connections) \(self.options.joined(separator: " "))"
-        }
-        var carriesBytes: Bool { self.parser != "json" }
+    /// One of each kind of connection, and those whose framing depends on the packets.
+    private static let burstDialects = Dialect.all.filter { dialect in
+        dialect.parser == "json" || dialect.transformer == "websockets"
+            || (dialect.transformer == "engine.io" && dialect.parser == "binary")
     }
-
-    static let dialects: [Dialect] =
-        ["json", "ejson", "msgpack", "binary"].flatMap { parser in
-            [Dialect(parser: parser), Dialect(transformer: "engine.io", parser: parser)]
-        } + [
-            Dialect(transformer: "faye"), Dialect(transformer: "faye", parser: "msgpack"), Dialect(transformer: "sockjs"),
-            Dialect(transformer: "sockjs", parser: "ejson"), Dialect(server: "primus6"), Dialect(server: "primus6", parser: "ejson"),
-            Dialect(server: "primus6", parser: "binary"), Dialect(server: "primus6", transformer: "sockjs"),
-            Dialect(server: "primus6", transformer: "engine.io"), Dialect(server: "primus6", transformer: "engine.io", parser: "binary"),
-        ]
-
-    /// The kinds of connections over HTTP, and the move to a WebSocket.
-    static let polled: [Dialect] =
-        ["primus", "primus6"].flatMap { server in
-            [[PrimusConnectionKind.polling], [.polling, .webSocket]].flatMap { connections in
-                [
-                    Dialect(server: server, transformer: "engine.io", connections: connections),
-                    Dialect(server: server, transformer: "engine.io", parser: "binary", connections: connections),
-                ]
-            }
-                + [PrimusConnectionKind.framedWebSocket, .streaming, .polling].map {
-                    Dialect(server: server, transformer: "sockjs", connections: [$0])
-                }
-        } + [
-            Dialect(transformer: "engine.io", parser: "msgpack", connections: [.polling]),
-            Dialect(transformer: "engine.io", parser: "ejson", connections: [.polling, .webSocket]),
-            Dialect(transformer: "sockjs", parser: "ejson", connections: [.streaming]),
-        ]
-
-    /// One of each transformer and version.
-    static let some: [Dialect] = Self.dialects.filter { $0.parser == "json" }
 
     /// Starts a server, and opens a client of it.
     func with(
         _ dialect: Dialect, _ configure: (inout PrimusConfiguration) throws -> Void = { _ in },
         _ body: (Peer, PrimusConnection) async throws -> Void
     ) async throws {
-        let peer = try Peer(dialect.server, ["--transformer", dialect.transformer, "--parser", dialect.parser] + dialect.options)
-        let ready = try await peer.ready()
-        var configuration = try PrimusConfiguration(url: ready["url"]?.string ?? "")
-        configuration.log = .none
-        configuration.connectTimeout = .seconds(300)
-        configuration.reconnectTimeout = .seconds(300)
-        configuration.detectionTimeout = .seconds(300)
-        if let connections = dialect.connections {
-            configuration.connectionKinds = connections
-            configuration.startsWithPolling = true
-            configuration.allowedTransports = connections.contains { $0.transport == .webSockets } ? .all : .polling
-        }
+        let peer = try Peer(dialect.server, dialect.serverOptions)
+        var configuration = try dialect.configuration(try await peer.ready()["url"]?.string ?? "")
         try configure(&configuration)
         let primus = PrimusConnection(configuration)
         primus.open()
@@ -79,7 +32,7 @@ struct ClientPeerTests {
         peer.stop()
     }
 
-    @Test(arguments: Self.dialects + Self.polled)
+    @Test(arguments: Dialect.all)
     func `values of every kind come back as they were`(dialect: Dialect) async throws {
         try await self.with(dialect) { _, primus in
             let messages = primus.messages.makeAsyncIterator()
@@ -100,7 +53,7 @@ struct ClientPeerTests {
         }
     }
 
-    @Test(arguments: Self.dialects + Self.polled.filter { $0.server == "primus" && $0.parser == "json" })
+    @Test(arguments: Self.burstDialects)
     func `a burst arrives complete and in order, and so does one that is written`(dialect: Dialect) async throws {
         try await self.with(dialect) { _, primus in
             let messages = primus.messages(buffer: .pauseReading(1_000)).makeAsyncIterator()
@@ -121,7 +74,7 @@ struct ClientPeerTests {
         }
     }
 
-    @Test(arguments: Self.some)
+    @Test(arguments: Dialect.kinds)
     func `the client learns the ID of its spark, and the server the client's query and header fields`(dialect: Dialect) async throws {
         try await self.with(dialect) { configuration in
             configuration.endpoint.addQuery("name", "a b")
@@ -133,19 +86,57 @@ struct ClientPeerTests {
             let info = try #require(try await messages.next()?.value)
             #expect(try await primus.id(within: .seconds(300)) == info["id"]?.string)
             #expect(info["query"]?["name"] == "a b" && info["headers"]?["x-name"] == "value")
+            guard dialect.transformer == "engine.io" else { return }
+            #expect(info["query"]?["EIO"] == (dialect.isEngineIO3 || dialect.server == "primus6" ? "3" : "4"))
         }
     }
 
-    @Test(arguments: Self.some)
+    @Test(arguments: Dialect.all.filter { $0.moves && ["json", "binary"].contains($0.parser) })
+    func `bursts in both directions pass through the move to a WebSocket complete and in order`(dialect: Dialect) async throws {
+        let held = HeldTransport(Transports.standard.webSocket)
+        try await self.with(dialect) {
+            $0.transports.webSocket = held
+        } _: { _, primus in
+            let messages = primus.messages(buffer: .pauseReading(1_000)).makeAsyncIterator()
+            try await primus.opened(within: .seconds(300))
+            // Texts come back, and the server answers each command with numbers.
+            async let written: Void = {
+                for number in 0..<10_000 {
+                    if number.isMultiple(of: 1_000) { try await primus.write(["cmd": "burst", "n": 1_000]) }
+                    try await primus.write("\(number)")
+                    if number == 2_000 {
+                        #expect(primus.transport == .polling)
+                        held.release()
+                    }
+                    // Whatever the processor does beside this test, some messages are left for the WebSocket.
+                    if number == 9_000 { try await eventually { primus.transport == .webSockets } }
+                }
+                try await primus.write(["last": true])
+            }()
+            var (texts, numbers) = (0, 0)
+            while let value = try await messages.next()?.value, value["last"] == nil {
+                if let text = value.string {
+                    guard text == "\(texts)" else { return #expect(text == "\(texts)") }
+                    texts += 1
+                } else {
+                    guard value.int == numbers % 1_000 else { return #expect(value.int == numbers % 1_000) }
+                    numbers += 1
+                }
+            }
+            try await written
+            #expect(texts == 10_000 && numbers == 10_000 && primus.transport == .webSockets)
+        }
+    }
+
+    @Test(arguments: Dialect.kinds)
     func `the end by the server is final, and the client reconnects after any other`(dialect: Dialect) async throws {
         try await self.with(dialect) {
-            $0.retry = .backoff(PrimusBackoff(minimum: .milliseconds(20), maximum: .milliseconds(100)))
-        } _: {
-            _, primus in
+            $0.retry = .quick
+        } _: { _, primus in
             let states = primus.states.makeAsyncIterator()
             try await primus.opened(within: .seconds(300))
-            for command in ["endReconnect", "kill"] {
-                try await primus.write(["cmd": .string(command)])
+            for isKilled in [false, true] {
+                if isKilled { try await primus.control("kill") } else { try await primus.write(["cmd": "endReconnect"]) }
                 while let state = await states.next() { if case .reconnecting = state { break } }
                 while let state = await states.next(), state != .open {}
             }
@@ -155,37 +146,32 @@ struct ClientPeerTests {
         }
     }
 
-    @Test(
-        arguments: Self.some.map { dialect in
-            var dialect = dialect
-            dialect.options = ["--token", "T"]
-            return dialect
-        })
+    @Test(arguments: Dialect.kinds.map { $0.with("--token", "T") })
     func `a refusal has the server's status and message, and a token is accepted in the query and in a field`(
         dialect: Dialect
     ) async throws {
-        try await self.with(dialect) { _, primus in
+        try await self.with(dialect) { peer, primus in
             let error = await #expect(throws: PrimusError.self) { try await primus.opened(within: .seconds(300)) }
             #expect(error?.code == .unauthorized && error?.message.contains("Authentication required") == true, "\(error?.message ?? "")")
+            #expect(error?.status == 401 && error?.serverMessage == "Authentication required")
             guard case .closed = primus.state else { return #expect(Bool(false), "the client should be closed") }
-        }
-        let credentials: [PrimusConfiguration.CredentialsProvider] = [
-            { PrimusCredentials(query: [("token", "T")]) }, { ["Authorization": "Bearer T"] }, { ["Authorization": "Basic dXNlcjpU"] },
-        ]
-        for credential in credentials {
-            try await self.with(dialect) {
-                $0.credentials = credential
-            } _: { _, primus in
-                try await primus.opened(within: .seconds(300))
+            let credentials: [PrimusConfiguration.CredentialsProvider] = [
+                { PrimusCredentials(query: [("token", "T")]) }, { ["Authorization": "Bearer T"] }, { ["Authorization": "Basic dXNlcjpU"] },
+            ]
+            for credential in credentials {
+                var configuration = primus.configuration
+                configuration.credentials = credential
+                let other = PrimusConnection(configuration)
+                other.open()
+                try await other.opened(within: .seconds(300))
+                other.end()
             }
         }
     }
 
     @Test(
-        arguments: Self.some.map { dialect in
-            var dialect = dialect
-            dialect.options = dialect.server == "primus" ? ["--ping", "300"] : ["--timeout", "900"]
-            return dialect
+        arguments: Dialect.kinds.map { dialect in
+            dialect.server == "primus" ? dialect.with("--ping", "300") : dialect.with("--timeout", "900")
         })
     func `a connection outlives many intervals of the heartbeat`(dialect: Dialect) async throws {
         try await self.with(dialect) { _, primus in
@@ -203,7 +189,7 @@ struct ClientPeerTests {
     ) async throws {
         try await self.with(Dialect(server: server, transformer: "engine.io", parser: "\(parser)")) {
             ($0.detection, $0.transformer, $0.parser) = (.off, .engineIO, parser)
-            $0.retry = .backoff(PrimusBackoff(minimum: .milliseconds(20), maximum: .milliseconds(100)))
+            $0.retry = .quick
         } _: { _, primus in
             let messages = primus.messages.makeAsyncIterator()
             try await primus.opened(within: .seconds(300))

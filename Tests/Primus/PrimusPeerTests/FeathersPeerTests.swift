@@ -9,7 +9,6 @@ import Testing
 /// services.
 @Suite(.usesSockets, .timeLimit(.minutes(10)), .enabled(if: Peer.starts("feathers"), "\(Peer.skipReason): feathers"))
 struct FeathersPeerTests {
-    typealias Dialect = ClientPeerTests.Dialect
     typealias Query = [String: PrimusValue]
 
     struct Todo: Codable, Hashable, Sendable {

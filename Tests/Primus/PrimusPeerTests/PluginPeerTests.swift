@@ -5,9 +5,9 @@ import RealtimeTesting
 import TestSupport
 import Testing
 
-/// The plugins against those of the original.
+/// The plugins against those of the original, with servers of Primus 8 and 6.
 @Suite(
-    .usesSockets, .timeLimit(.minutes(10)), .enabled(if: Peer.starts("primus"), "\(Peer.skipReason): primus"))
+    .usesSockets, .timeLimit(.minutes(10)), .enabled(if: Peer.starts("primus", "primus6"), "\(Peer.skipReason): primus, primus6"))
 struct PluginPeerTests {
     struct Todo: Codable, Hashable, Sendable {
         var id: Int
@@ -19,19 +19,16 @@ struct PluginPeerTests {
     struct Fixture: Sendable {
         let peer: Peer
         let primus: PrimusConnection
-        let port: Int
 
-        /// - Parameter plugins: The plugins of the server. With primus-emit, those that emit events to listeners don't work in the original.
+        /// - Parameter plugins: The plugins of the server; `nil` for all that its packages have. With primus-emit, those that emit events to
+        ///   listeners don't work in the original.
         init(
-            transformer: String = "websockets", parser: String = "json", plugins: String = "emitter,multiplex,substream,responder",
-            _ configure: (inout PrimusConfiguration) -> Void = { _ in }
+            _ dialect: Dialect = Dialect(), plugins: String? = nil, _ configure: (inout PrimusConfiguration) -> Void = { _ in }
         ) async throws {
-            self.peer = try Peer("primus", ["--plugins", plugins, "--transformer", transformer, "--parser", parser])
-            let ready = try await self.peer.ready()
-            self.port = ready["port"]?.int ?? 0
-            var configuration = try PrimusConfiguration(url: ready["url"]?.string ?? "")
+            let all = dialect.server == "primus" ? "emitter,multiplex,substream,responder" : "emitter,substream"
+            self.peer = try Peer(dialect.server, dialect.with("--plugins", plugins ?? all).serverOptions)
+            var configuration = try dialect.configuration(try await self.peer.ready()["url"]?.string ?? "")
             configuration.plugins = [.emitter, .multiplex, .substream, .responder, .emit]
-            configuration.log = .none
             configure(&configuration)
             self.primus = PrimusConnection(configuration)
             self.primus.open()
@@ -42,14 +39,21 @@ struct PluginPeerTests {
         func command(_ value: PrimusValue) async throws { try await self.primus.write(value) }
     }
 
-    static let dialects = [
-        ("websockets", "json"), ("websockets", "ejson"), ("websockets", "msgpack"), ("websockets", "binary"), ("faye", "json"),
-        ("sockjs", "json"), ("engine.io", "json"), ("engine.io", "msgpack"),
-    ]
+    static let dialects: [Dialect] =
+        [
+            Dialect(), Dialect(parser: "ejson"), Dialect(parser: "msgpack"), Dialect(parser: "binary"), Dialect(transformer: "faye"),
+            Dialect(transformer: "sockjs"), Dialect(transformer: "engine.io"), Dialect(transformer: "engine.io", parser: "msgpack"),
+        ] + Dialect.kinds.filter { $0.server == "primus" && $0.isOverHTTP && !$0.isEngineIO3 }
 
-    @Test(arguments: Self.dialects)
-    func `an event is acknowledged with its arguments`(transformer: String, parser: String) async throws {
-        let fixture = try await Fixture(transformer: transformer, parser: parser)
+    /// With Primus 6, whose packages have only the plugins emitter and substream.
+    static let old = Dialect.all.filter { dialect in
+        dialect.server == "primus6"
+            && (dialect.parser == "json" ? dialect.connections != [.framedWebSocket] : dialect.transformer == "websockets")
+    }
+
+    @Test(arguments: Self.dialects + Self.old)
+    func `an event is acknowledged with its arguments`(dialect: Dialect) async throws {
+        let fixture = try await Fixture(dialect)
         let todos = [Todo(id: 1, title: "é \"quoted\" \u{2028}"), Todo(id: 2, title: "", isDone: true)]
         let echoed: [Todo] = try await fixture.primus.emitter.send("echo", todos, within: .seconds(300))
         #expect(echoed == todos)
@@ -65,9 +69,9 @@ struct PluginPeerTests {
         fixture.primus.end()
     }
 
-    @Test(arguments: Self.dialects)
-    func `the server's events arrive and are acknowledged`(transformer: String, parser: String) async throws {
-        let fixture = try await Fixture(transformer: transformer, parser: parser)
+    @Test(arguments: Self.dialects + Self.old)
+    func `the server's events arrive and are acknowledged`(dialect: Dialect) async throws {
+        let fixture = try await Fixture(dialect)
         let messages = fixture.primus.messages
         let questions = fixture.primus.emitter.on("question")
         try await fixture.command(["cmd": "emit", "event": "question", "args": ["name", 5, ["a": 1]], "ack": true])
@@ -91,8 +95,8 @@ struct PluginPeerTests {
     }
 
     @Test(arguments: Self.dialects)
-    func `events of primus-emit arrive in both directions`(transformer: String, parser: String) async throws {
-        let fixture = try await Fixture(transformer: transformer, parser: parser, plugins: "emit")
+    func `events of primus-emit arrive in both directions`(dialect: Dialect) async throws {
+        let fixture = try await Fixture(dialect, plugins: "emit")
         let replies = fixture.primus.emits.on("re:plain")
         try await fixture.primus.emits.send("plain", "a", 2)
         let iterator = replies.makeAsyncIterator()
@@ -102,8 +106,8 @@ struct PluginPeerTests {
     }
 
     @Test(arguments: Self.dialects)
-    func `a channel carries messages in both directions`(transformer: String, parser: String) async throws {
-        let fixture = try await Fixture(transformer: transformer, parser: parser)
+    func `a channel carries messages in both directions`(dialect: Dialect) async throws {
+        let fixture = try await Fixture(dialect)
         let (a, b) = (fixture.primus.channel("a"), fixture.primus.channel("b"))
         let (first, second) = (a.messages.makeAsyncIterator(), b.messages.makeAsyncIterator())
         for (channel, text) in [(a, "to a"), (b, "to b")] { try await channel.write(text) }
@@ -125,8 +129,9 @@ struct PluginPeerTests {
         fixture.primus.end()
     }
 
-    @Test func `a channel is joined again after a reconnect`() async throws {
-        let fixture = try await Fixture { $0.retry = .delays([.zero, .zero, .seconds(1), .seconds(5)]) }
+    @Test(arguments: Self.dialects.filter { $0.transformer == "websockets" && $0.parser == "json" || $0.isOverHTTP })
+    func `a channel is joined again after a reconnect`(dialect: Dialect) async throws {
+        let fixture = try await Fixture(dialect) { $0.retry = .delays([.zero, .zero, .seconds(1), .seconds(5)]) }
         let channel = fixture.primus.channel("a")
         let messages = channel.messages.makeAsyncIterator()
         try await channel.write(1)
@@ -139,9 +144,9 @@ struct PluginPeerTests {
         fixture.primus.end()
     }
 
-    @Test(arguments: Self.dialects)
-    func `a stream carries messages in both directions, and ends`(transformer: String, parser: String) async throws {
-        let fixture = try await Fixture(transformer: transformer, parser: parser)
+    @Test(arguments: Self.dialects + Self.old)
+    func `a stream carries messages in both directions, and ends`(dialect: Dialect) async throws {
+        let fixture = try await Fixture(dialect)
         let stream = fixture.primus.substream("sub")
         let messages = stream.messages.makeAsyncIterator()
         try await stream.write(Todo(id: 1, title: "a"))
@@ -155,8 +160,8 @@ struct PluginPeerTests {
     }
 
     @Test(arguments: Self.dialects)
-    func `requests are answered in both directions`(transformer: String, parser: String) async throws {
-        let fixture = try await Fixture(transformer: transformer, parser: parser)
+    func `requests are answered in both directions`(dialect: Dialect) async throws {
+        let fixture = try await Fixture(dialect)
         let reply: [String: [String: [Int]]] = try await fixture.primus.request(["add": [1, 2]], within: .seconds(300))
         #expect(reply == ["answer": ["add": [1, 2]]])
         let messages = fixture.primus.messages

@@ -4,20 +4,49 @@ import PrimusWire
 import RealtimeCoding
 import RealtimeCore
 import RealtimeSockets
+import RealtimeSystem
 import RealtimeTesting
 import TestSupport
 import Testing
 
 /// The clients of Primus 8 and 6 with the embedded server. Those for engine.io begin with polling and move to a WebSocket.
 @Suite(
-    .usesSockets, .enabled(if: Peer.starts("primus-client"), Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(10)))
+    .usesSockets, .timeLimit(.minutes(10)),
+    .enabled(if: Peer.starts("primus-client", "primus6-client"), "\(Peer.skipReason): primus-client, primus6-client"))
 struct PrimusServerPeerTests {
     struct Pair: Sendable, CustomTestStringConvertible {
         var client: String
         var transformer: PrimusTransformerKind
         var parser: PrimusParserKind
-        var testDescription: String { "\(self.client), \(self.transformer), \(self.parser)" }
+        /// How the client connects; `nil` for a WebSocket, and with engine.io for polling and then a WebSocket.
+        var transport: SockJSTransport?
+        var testDescription: String {
+            "\(self.client), \(self.transformer), \(self.parser)" + (self.transport.map { ", \($0.rawValue)" } ?? "")
+        }
         var isOld: Bool { self.client == "primus6-client" }
+
+        /// The options of the client that select the transport.
+        var options: JSONValue {
+            switch (self.transformer, self.transport) {
+            case (_, nil): [:]
+            case (.engineIO, _): ["websockets": false]
+            case (_, .xhr?): ["transport": ["transports": ["xhr-polling"]]]
+            case (_, .xhrStreaming?): ["transport": ["transports": ["xhr-streaming"]]]
+            case (_, .eventSource?): ["transport": ["transports": ["eventsource"]]]
+            case (_, .websocket?), (_, .xhrSend?): ["transport": ["transports": ["websocket"]]]
+            }
+        }
+
+        /// Whether a client with this transport makes a request.
+        func makes(_ request: HTTPRequestHead) -> Bool {
+            switch (self.transformer, self.transport) {
+            case (_, nil): true
+            case (.engineIO, _): !request.query.contains("transport=websocket")
+            case (_, let transport?):
+                // The information, and messages of the client.
+                request.path.hasSuffix("/info") || request.path.hasSuffix("/xhr_send") || request.path.hasSuffix("/\(transport.rawValue)")
+            }
+        }
     }
 
     static let pairs: [Pair] = {
@@ -29,15 +58,25 @@ struct PrimusServerPeerTests {
             if parser != .msgpack { pairs.append(Pair(client: "primus6-client", transformer: .websockets, parser: parser)) }
         }
         for client in ["primus-client", "primus6-client"] {
-            pairs.append(Pair(client: client, transformer: .engineIO, parser: .json))
-            pairs.append(Pair(client: client, transformer: .engineIO, parser: .binary))
-            pairs.append(Pair(client: client, transformer: .sockjs, parser: .json))
+            for parser in PrimusParserKind.builtIn where parser != .msgpack || client == "primus-client" {
+                pairs.append(Pair(client: client, transformer: .engineIO, parser: parser))
+            }
+            for parser in [PrimusParserKind.json, .ejson] { pairs.append(Pair(client: client, transformer: .sockjs, parser: parser)) }
         }
         return pairs
     }()
 
-    private static let reconnecting: [Pair] = [pairs[0], pairs[2]] + pairs.suffix(3)
+    /// The transports over HTTP. Those of SockJS that remain, jsonp-polling and htmlfile, need a page.
+    static let overHTTP: [Pair] =
+        ["primus-client", "primus6-client"].flatMap { client in
+            [Pair(client: client, transformer: .engineIO, parser: .json, transport: .xhr)]
+                + [SockJSTransport.xhr, .xhrStreaming, .eventSource].map {
+                    Pair(client: client, transformer: .sockjs, parser: .json, transport: $0)
+                }
+        } + [Pair(client: "primus-client", transformer: .engineIO, parser: .binary, transport: .xhr)]
 
+    /// One of each transformer and version, over each transport.
+    private static let kinds = (pairs + overHTTP).filter { $0.parser == .json }
     /// Runs a server that echoes, and a client.
     private func with(
         _ pair: Pair, plugins: String = "", _ configure: (inout PrimusServerConfiguration) -> Void = { _ in },
@@ -47,21 +86,28 @@ struct PrimusServerPeerTests {
         (configuration.transformer, configuration.parser) = (pair.transformer, pair.parser)
         if pair.isOld { configuration.version = .v6 }
         configure(&configuration)
+        let requests = Lock<[HTTPRequestHead]>([])
+        configuration.authorize = { request in
+            requests.withLock { $0.append(request) }
+            return .accept
+        }
         let server = PrimusServer(configuration: configuration, log: .none)
         let echo = server.onMessage { message in _ = try? message.spark.write(message.value) }
         let address = try await server.start(on: SocketListener())
         let client = try Peer(
             pair.client,
             ["--transformer", "\(pair.transformer)", "--parser", "\(pair.parser)"] + (plugins.isEmpty ? [] : ["--plugins", plugins]))
-        try await client.perform(["do": "open", "url": .string("http://127.0.0.1:\(address.port)/?token=1")])
+        try await client.perform(["do": "open", "url": .string("http://127.0.0.1:\(address.port)/?token=1"), "options": pair.options])
         _ = try await client.line { $0["event"]?.string == "open" }
         try await body(server, client)
+        let unexpected = requests.withLock { $0 }.filter { !pair.makes($0) }.map(\.target)
+        #expect(unexpected == [])
         echo.cancel()
         client.stop()
         await server.stop()
     }
 
-    @Test(arguments: Self.pairs)
+    @Test(arguments: Self.pairs + Self.overHTTP)
     func `a client of Primus writes, receives and learns its ID`(pair: Pair) async throws {
         try await self.with(pair) { server, client in
             for value: JSONValue in [["a": [1, "ä\u{2028}", nil]], "text", 0, true] {
@@ -75,7 +121,7 @@ struct PrimusServerPeerTests {
         }
     }
 
-    @Test(arguments: Self.reconnecting)
+    @Test(arguments: Self.kinds)
     func `a client of Primus ends for good, or reconnects if it may`(pair: Pair) async throws {
         try await self.with(pair) { server, client in
             server.sparks.first?.end(reconnects: true)
@@ -104,12 +150,12 @@ struct PrimusServerPeerTests {
         }
     }
 
-    @Test func `the plugins of Primus talk to the server`() async throws {
-        let pair = Pair(client: "primus-client", transformer: .websockets, parser: .json)
-        try await self.with(pair, plugins: "emitter,multiplex,substream,responder") {
+    @Test(arguments: Self.kinds)
+    func `the plugins of Primus talk to the server`(pair: Pair) async throws {
+        // The packages of Primus 6 have only two of the plugins.
+        try await self.with(pair, plugins: pair.isOld ? "emitter,substream" : "emitter,multiplex,substream,responder") {
             $0.plugins = [.emitter, .multiplex, .substream, .responder]
-        } _: {
-            server, client in
+        } _: { server, client in
             let add = server.on("add") { call in
                 if let (a, b) = try? call.arguments.decode(Int.self, Int.self) { try? call.acknowledge(a + b) }
             }
@@ -118,6 +164,15 @@ struct PrimusServerPeerTests {
             let spark = try #require(server.sparks.first)
             #expect(try await spark.call("ask", "?", within: .seconds(600)).decode(Int.self) == 42)
 
+            let stream = server.onSubstream("sub") { spark, payload in
+                if let value = try? payload?.value { try? spark.write(value, toSubstream: "sub") }
+            }
+            try await client.perform(["do": "substream", "name": "sub"])
+            try await client.perform(["do": "substreamWrite", "name": "sub", "data": "x"])
+            #expect(try await client.line { $0["event"]?.string == "substream data" }["data"] == "x")
+            for token in [add, stream] { token.cancel() }
+            if pair.isOld { return }
+
             let channel = server.onChannel("a") { event in
                 if case .message(let channel, let payload) = event, let value = try? payload.value { try? channel.write(["echo": value]) }
             }
@@ -125,16 +180,9 @@ struct PrimusServerPeerTests {
             try await client.perform(["do": "channelWrite", "name": "a", "data": 5])
             #expect(try await client.line { $0["event"]?.string == "channel data" }["data"] == ["echo": 5])
 
-            let stream = server.onSubstream("sub") { spark, payload in
-                if let value = try? payload?.value { try? spark.write(value, toSubstream: "sub") }
-            }
-            try await client.perform(["do": "substream", "name": "sub"])
-            try await client.perform(["do": "substreamWrite", "name": "sub", "data": "x"])
-            #expect(try await client.line { $0["event"]?.string == "substream data" }["data"] == "x")
-
             let responder = server.onRequest { _, payload, respond in respond(((try? payload.value.int) ?? 0) + 1) }
             #expect(try await client.perform(["do": "request", "data": 41]) == 42)
-            for token in [add, channel, stream, responder] { token.cancel() }
+            for token in [channel, responder] { token.cancel() }
         }
     }
 }
