@@ -4,7 +4,7 @@ import RealtimeCore
 import RealtimeTransports
 import Testing
 
-/// What a server speaks, and how a client connects to it.
+/// The transformer and the parser of a server, and the connections of a client.
 struct Dialect: Sendable, CustomTestStringConvertible {
     var server = "primus"
     var transformer = "websockets"

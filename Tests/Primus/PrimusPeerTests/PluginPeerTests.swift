@@ -46,10 +46,7 @@ struct PluginPeerTests {
         ] + Dialect.kinds.filter { $0.server == "primus" && $0.isOverHTTP && !$0.isEngineIO3 }
 
     /// With Primus 6, whose packages have only the plugins emitter and substream.
-    static let old = Dialect.all.filter { dialect in
-        dialect.server == "primus6"
-            && (dialect.parser == "json" ? dialect.connections != [.framedWebSocket] : dialect.transformer == "websockets")
-    }
+    static let old = Dialect.kinds.filter { $0.server == "primus6" && $0.connections != [.framedWebSocket] }
 
     @Test(arguments: Self.dialects + Self.old)
     func `an event is acknowledged with its arguments`(dialect: Dialect) async throws {
