@@ -92,7 +92,7 @@ struct BehaviorPeerTests {
         }
     }
 
-    @Test(arguments: Dialect.kinds)
+    @Test(arguments: Dialect.losses)
     func `a server that refuses newcomers says why, and gets its clients back later`(dialect: Dialect) async throws {
         try await ClientPeerTests().with(dialect) {
             $0.retry = .quick
@@ -111,7 +111,7 @@ struct BehaviorPeerTests {
         }
     }
 
-    @Test(arguments: Dialect.kinds)
+    @Test(arguments: Dialect.losses)
     func `a server that stops for good ends its clients, and one that restarts gets them back`(dialect: Dialect) async throws {
         try await ClientPeerTests().with(dialect) {
             $0.retry = .quick
@@ -132,8 +132,7 @@ struct BehaviorPeerTests {
         }
     }
 
-    // A client without a specification asks a silent server for its ID, and this one still answers.
-    @Test(arguments: Dialect.kinds.filter { $0.server == "primus" && !$0.isEngineIO3 }.map { $0.with("--ping", "400") })
+    @Test(arguments: Dialect.losses.filter { $0.server == "primus" }.map { $0.with("--ping", "400") })
     func `a server that stops its pings is left`(dialect: Dialect) async throws {
         try await ClientPeerTests().with(dialect) {
             $0.retry = .quick
@@ -146,7 +145,7 @@ struct BehaviorPeerTests {
         }
     }
 
-    @Test(arguments: Dialect.kinds.filter { $0.isOverHTTP && !$0.moves })
+    @Test(arguments: Dialect.losses.filter { $0.isOverHTTP && !$0.moves })
     func `a session that another server doesn't know is lost, and the client begins one there`(dialect: Dialect) async throws {
         let other = try Peer(dialect.server, dialect.serverOptions)
         let port = try #require(try await other.ready()["port"]?.int)
@@ -180,7 +179,7 @@ struct BehaviorPeerTests {
         other.stop()
     }
 
-    @Test(arguments: Dialect.kinds.filter { $0.moves })
+    @Test(arguments: Dialect.losses.filter { $0.moves })
     func `a WebSocket that reaches another server leaves the session with polling`(dialect: Dialect) async throws {
         let other = try Peer(dialect.server, dialect.serverOptions)
         let port = try #require(try await other.ready()["port"]?.int)

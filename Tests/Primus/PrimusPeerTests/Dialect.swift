@@ -49,10 +49,19 @@ struct Dialect: Sendable, CustomTestStringConvertible {
         return plain + engineIO + sockJS
     }
 
+    /// One of each server that the dialects need, with each transformer and parser that works there.
+    static let servers = Self.all.filter { $0.connections == nil && !$0.isEngineIO3 }
     /// Each transformer of each version, over each kind of connection.
     static let kinds = Self.all.filter { $0.parser == "json" }
+    /// Those whose connections are lost in different ways: neither the version of engine.io nor the framing of a WebSocket matters for that.
+    static let losses = Self.kinds.filter { !$0.isEngineIO3 && $0.connections != [.framedWebSocket] }
     /// Each transformer of each version, over a WebSocket.
     static let some = Self.kinds.filter { $0.connections == nil && !$0.isEngineIO3 }
+
+    /// The dialects that clients of the same server speak, over each kind of connection.
+    var clients: [Dialect] {
+        Self.all.filter { ($0.server, $0.transformer, $0.parser) == (self.server, self.transformer, self.parser) }
+    }
 
     /// The same dialect with a server that has further options.
     func with(_ options: String...) -> Dialect {
