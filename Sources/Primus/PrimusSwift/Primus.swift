@@ -84,7 +84,7 @@ open class Primus: NSObject, @unchecked Sendable {
         /// The revision of the lifecycle that the client observes.
         var lifecycleRevision: UInt64?
         var endOfTime: PrimusLifecycle.End?
-        /// What happens at places among the events, by the number of the place.
+        /// The actions at places among the events, by the number of the place.
         var marks: [UInt64: Mark] = [:]
         var lastMark: UInt64 = 0
         /// How often the client was opened.

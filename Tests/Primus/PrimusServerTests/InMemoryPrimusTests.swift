@@ -90,7 +90,8 @@ import Testing
         var configuration = PrimusServerConfiguration()
         configuration.transformer = transformer
         let response = HTTPResponse(
-            status: 403, headers: ["X-Reason": "closed", "Content-Type": "application/json"], text: #"{"error":"Come back tomorrow.","code":7}"#)
+            status: 403, headers: ["X-Reason": "closed", "Content-Type": "application/json"],
+            text: #"{"error":"Come back tomorrow.","code":7}"#)
         configuration.authorize = { _ in .respond(response) }
         let primus = try await InMemoryPrimus(configuration: configuration)
         let client = primus.client()

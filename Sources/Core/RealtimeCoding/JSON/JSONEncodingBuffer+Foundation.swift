@@ -65,10 +65,12 @@ extension JSONEncodingBuffer {
     }
 }
 
-/// Returns the bytes of a value that is a `Data`; `nil` for values of other types.
-///
-/// - Throws: An error thrown by the value's own `encode(to:)`.
-package func bytes<Value: Encodable>(ofFoundationData value: Value) throws -> [UInt8]? {
-    guard case .data? = FoundationType(Value.self) else { return nil }
-    return try JSONEncodingBuffer.bytes(ofData: value)
+extension JSONValueEncoder {
+    /// Returns the bytes of a value that is a `Data`; `nil` for values of other types.
+    ///
+    /// - Throws: An error thrown by the value's own `encode(to:)`.
+    package static func bytes<Value: Encodable>(ofFoundationData value: Value) throws -> [UInt8]? {
+        guard case .data? = FoundationType(Value.self) else { return nil }
+        return try JSONEncodingBuffer.bytes(ofData: value)
+    }
 }

@@ -45,7 +45,7 @@ extension PrimusError {
         }
     }
 
-    /// What to check after a refusal, unless the server says why.
+    /// Returns what to check after a refusal, unless the server says why.
     private static func advice(_ error: TransportError, _ text: String?) -> String {
         guard text == nil, error.code != .proxyRejected, let status = error.status else { return "" }
         return switch status {

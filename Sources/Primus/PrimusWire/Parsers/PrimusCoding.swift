@@ -295,7 +295,7 @@ extension PrimusCoding {
         try self.append(value, to: &bytes)
         // The first bytes of a buffer, before a look at the type.
         if sendsBytes, self == .json, bytes.starts(with: #"{"type":"Buffer""#.utf8),
-            let data = try RealtimeCoding.bytes(ofFoundationData: value)
+            let data = try JSONValueEncoder.bytes(ofFoundationData: value)
         {
             return .binary(data)
         }
