@@ -113,18 +113,20 @@ struct ClientPeerTests {
     @Test(.serialized, arguments: Dialect.all.filter { $0.moves && ["json", "binary"].contains($0.parser) })
     func `bursts in both directions pass through the move to a WebSocket complete and in order`(dialect: Dialect) async throws {
         // The server ends a session that takes longer than ten seconds to move, which other tests may cause.
+        var reasons: [String] = []
         for _ in 0..<5 {
-            if try await self.burst(dialect) { return }
+            guard let reason = try await self.burst(dialect) else { return }
+            reasons.append(reason)
         }
-        Issue.record("the server has ended each session")
+        Issue.record("the server has ended each session: \(reasons)")
     }
 
     /// Sends and receives bursts while a connection moves.
     ///
-    /// - Returns: Whether the connection has lasted.
-    private func burst(_ dialect: Dialect) async throws -> Bool {
+    /// - Returns: The end of the connection; `nil` if it has lasted.
+    private func burst(_ dialect: Dialect) async throws -> String? {
         let held = HeldTransport(Transports.standard.webSocket)
-        var isComplete = false
+        var end: String?
         try await self.with(dialect) {
             $0.transports.webSocket = held
             $0.retry = .none
@@ -174,11 +176,12 @@ struct ClientPeerTests {
                     if case .closed = state { return reader.cancel() }
                 }
             }
-            isComplete = try await reader.value
+            let isComplete = try await reader.value
+            end = isComplete ? nil : "\(primus.state)"
             watcher.cancel()
             if isComplete { try await writer.value } else { _ = await writer.result }
         }
-        return isComplete
+        return end
     }
 
     @Test(arguments: Dialect.kinds)
