@@ -10,8 +10,10 @@ import TestSupport
 import Testing
 
 /// The clients of Primus 8 and 6 with the embedded server. Those for engine.io begin with polling and move to a WebSocket.
+///
+/// One case runs at a time: many programs that start at the same time would keep each other from answering in time.
 @Suite(
-    .usesSockets, .timeLimit(.minutes(10)),
+    .serialized, .usesSockets, .timeLimit(.minutes(10)),
     .enabled(if: Peer.starts("primus-client", "primus6-client"), "\(Peer.skipReason): primus-client, primus6-client"))
 struct PrimusServerPeerTests {
     struct Pair: Sendable, CustomTestStringConvertible {
@@ -77,6 +79,7 @@ struct PrimusServerPeerTests {
 
     /// One of each transformer and version, over each transport.
     private static let kinds = (pairs + overHTTP).filter { $0.parser == .json }
+
     /// Runs a server that echoes, and a client.
     private func with(
         _ pair: Pair, plugins: String = "", _ configure: (inout PrimusServerConfiguration) -> Void = { _ in },
@@ -85,6 +88,8 @@ struct PrimusServerPeerTests {
         var configuration = PrimusServerConfiguration()
         (configuration.transformer, configuration.parser) = (pair.transformer, pair.parser)
         if pair.isOld { configuration.version = .v6 }
+        // Beside other tests, a client may need long until it asks for messages again.
+        (configuration.sockJSDisconnectDelay, configuration.enginePingTimeout) = (.seconds(300), .seconds(300))
         configure(&configuration)
         let requests = Lock<[HTTPRequestHead]>([])
         configuration.authorize = { request in
