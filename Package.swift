@@ -203,7 +203,9 @@ let commandLine: [Target] = [
     library("RelayProtocol", in: "Tests/Support", ["RealtimeCore", "RealtimeSystem"]),
     library("SimulationSupport", in: "Tests/Support", ["TestSupport", "RealtimeCore", "RealtimeSystem"]),
     tests("SimulationSupportTests", in: "Support", support),
-    library("PeerSupport", in: "Tests/Support", ["RealtimeCore", "RealtimeCoding", "RealtimeSystem", "Processes"]),
+    library(
+        "PeerSupport", in: "Tests/Support",
+        ["RealtimeCore", "RealtimeCoding", "RealtimeSystem", "RealtimeTransports", "TestSupport", "Processes"]),
     library(
         "PusherTestSupport", in: "Tests/Support",
         [

@@ -50,16 +50,11 @@ final class ASPNETServer: Sendable {
     /// Sends a request of the server's `/control` API.
     @discardableResult
     func control(_ target: String, _ method: String = "POST") async throws -> JSONValue {
-        let response = try await Transports.standard.http.send(HTTPRequest(method, self.endpoint("/control/\(target)")))
-        try #require(response.head.status == 200, "/control/\(target) answered with the status \(response.head.status)")
-        return try JSONValue(parsing: response.body)
+        try await ASPNETControl(port: self.port)(target, method)
     }
 
-    /// Cuts the connections of all clients. A client may be between two polls, and the server answers with an empty body if a request that it
-    /// cuts ends at this moment.
-    func cut() async throws {
-        try await eventually { (try? await self.control("cut"))?["cut"]?.int ?? 0 > 0 }
-    }
+    /// Cuts the connections of all clients.
+    func cut() async throws { try await ASPNETControl(port: self.port).cut() }
 
     /// Ends a connection of a hub, or all of them. A client may be connected before the server runs the hub.
     func abort(_ connectionID: String? = nil) async throws {

@@ -156,22 +156,12 @@ final class ASPNETHub: ReadmeHub {
 
     func drop(_ connection: HubConnection) async throws {
         guard !self.isShared else { return try await connection.send(method: "CutMe") }
-        // The client may be between two polls.
-        try await eventually { try await self.control("cut")["cut"]?.int ?? 0 > 0 }
+        try await ASPNETControl(port: self.port).cut()
     }
 
     func setRejectsNegotiations(_ rejects: Bool) async throws {
-        try await self.control("refuse?times=\(rejects ? Int(Int32.max) : 0)&status=503")
-    }
-
-    /// Sends a request that concerns all connections to the server.
-    @discardableResult
-    private func control(_ target: String) async throws -> JSONValue {
         try #require(!self.isShared)
-        let request = HTTPRequest("POST", Endpoint(scheme: "http", host: "127.0.0.1", port: self.port, target: "/control/\(target)"))
-        let response = try await Transports.standard.http.send(request)
-        try #require(response.head.status == 200)
-        return try JSONValue(parsing: response.body)
+        try await ASPNETControl(port: self.port)("refuse?times=\(rejects ? Int(Int32.max) : 0)&status=503")
     }
 
     func stop() async throws { if !self.isShared { try await self.peer.stopped() } }

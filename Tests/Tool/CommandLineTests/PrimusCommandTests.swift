@@ -164,30 +164,6 @@ import Testing
         #expect(basic.token == nil && basic.headers == ["Authorization": "Basic dXNyOnBAc3M="] && basic.endpoint.host == "host")
     }
 
-    @Test(
-        arguments: [
-            ([], nil), (["--transformer", "faye", "--parser", "json"], nil), (["--transformer", "uws"], nil),
-            (["--parser", "ejson"], "has the parser json, not ejson. Omit --parser, or specify --parser json."),
-            (
-                ["--transformer", "engine.io"],
-                "has the transformer websockets, not engine.io. Omit --transformer, or specify --transformer websockets."
-            ),
-            (["--transport", "webSockets"], nil),
-            (["--transport", "polling"], "has the transformer websockets. Its clients have WebSockets only. Omit --transport."),
-            (
-                ["--transport", "upgrade"],
-                "has the transformer websockets. Only clients of engine.io move from polling to a WebSocket. Omit --transport."
-            ),
-        ] as [([String], String?)])
-    func `options that don't suit the server's specification are a failure that names those that do`(
-        _ options: [String], _ problem: String?
-    ) throws {
-        let spec = PrimusSpec(version: "8.0.9", heartbeat: .serverPings(interval: 30_000))
-        let command = try self.parse(["primus", "listen", "http://host"] + options, PrimusListenCommand.init)
-        let expected = problem.map { "The server http://host/primus \($0)" }
-        #expect(command.reception.connection.problem(with: spec) == expected)
-    }
-
     static let messages: [(PrimusError, [String], String)] = [
         (PrimusError(.unauthorized, "Refused. Check the credentials."), [], "Refused. Specify the access token with --token."),
         (

@@ -150,12 +150,39 @@ struct PrimusProcessTests {
         await server.server.stop()
     }
 
+    private static let contradictions = [
+        (["--parser", "ejson"], "parser json, not ejson. Omit --parser."),
+        (["--transformer", "engine.io"], "transformer websockets, not engine.io. Omit --transformer."),
+    ]
+
+    @Test(arguments: Self.contradictions)
+    func `options that contradict the server's specification are a failure that names what the server has`(
+        _ options: [String], _ problem: String
+    ) async throws {
+        let server = try await Server()
+        for (command, arguments) in Self.commands.dropLast() {
+            let result = try await server.primus(command, arguments + options)
+            #expect(result.status == 1 && result.output.isEmpty)
+            #expect(result.errors == "realtime: The server \(server.url)/primus has the \(problem)\n")
+        }
+        await server.server.stop()
+    }
+
+    @Test(arguments: [["--transformer", "faye", "--parser", "json"], ["--transformer", "uws"], ["--transport", "webSockets"]])
+    func `options that suit the server's specification are accepted, and it is requested once`(options: [String]) async throws {
+        let server = try await Server()
+        let result = try await server.primus("write", ["1", "--count", "1", "--json", "--verbose"] + options)
+        #expect(result.status == 0 && result.output.filter { $0.contains("/primus/spec") && $0.contains("request") }.count == 1)
+        #expect(result.output.contains(#"{"type":"data","data":1}"#), "\(result.output)")
+        await server.server.stop()
+    }
+
     @Test(arguments: ["polling", "upgrade"])
     func `a transport that the server doesn't have is a failure that says what to do`(_ transport: String) async throws {
         let server = try await Server()
         for (command, arguments) in Self.commands.dropLast() {
             let result = try await server.primus(command, arguments + ["--transport", transport])
-            #expect(result.status == 1 && result.errors.hasSuffix(" Omit --transport.\n"), "\(result.errors)")
+            #expect(result.status == 1 && result.errors.contains(" Omit --transport"), "\(result.errors)")
         }
         server.server.faults.specStatus = 404
         let unknown = try await server.primus("write", ["1", "--transport", "polling"])

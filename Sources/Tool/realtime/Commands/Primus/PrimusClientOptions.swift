@@ -82,7 +82,6 @@ struct PrimusClientOptions: Sendable {
         let connections = OpenConnections()
         let transports = try await self.client.transports(printer, connections, redact: HTTPTrace.redactSession)
         let credentials = try await self.credentials()
-        try await self.checkDialect(transports, credentials, limit)
         let configuration = self.configuration(transports, credentials, reconnects: reconnects, printer, connections, limit)
         let client = PrimusConnection(configuration)
         let lines = Lock(PrimusStateLines())
@@ -139,6 +138,10 @@ struct PrimusClientOptions: Sendable {
         } catch {
             throw self.failure(error, of: client, limit, "Cannot connect to \(self.endpoint)")
         }
+        // The client connects without a move, where there is none.
+        if let transport, let transformer = client.dialect?.transformer, let problem = transport.problem(with: transformer) {
+            throw ToolFailure("The server \(self.endpoint) has the transformer \(transformer). \(problem)")
+        }
     }
 
     // MARK: Specification
@@ -183,32 +186,6 @@ struct PrimusClientOptions: Sendable {
         }
     }
 
-    /// Compares the transformer, the parser and the transport of the options with what the server has, which would only be silent with others.
-    private func checkDialect(
-        _ transports: Transports, _ credentials: PrimusCredentials?, _ limit: TimeLimit
-    ) async throws(ToolFailure) {
-        guard self.transformer != nil || self.parser != nil || self.transport.map({ $0 != .webSockets }) ?? false else { return }
-        // The client says why it can't connect. A server without a specification may be as the options say.
-        let rest = TimeLimit(min(Self.specTimeout, limit.remaining ?? Self.specTimeout))
-        guard let spec = try? await self.spec(transports, credentials, rest) else { return }
-        if let problem = self.problem(with: spec) { throw ToolFailure(problem) }
-    }
-
-    /// Returns why the options don't suit a server; `nil` if they do.
-    func problem(with spec: PrimusSpec) -> String? {
-        func problem(_ option: String, _ ours: String, _ theirs: String) -> String {
-            "The server \(self.endpoint) has the \(option) \(theirs), not \(ours). Omit --\(option), or specify --\(option) \(theirs)."
-        }
-        if let transformer = self.transformer, transformer != spec.transformer, !(transformer.isPlain && spec.transformer.isPlain) {
-            return problem("transformer", transformer.description, spec.transformer.description)
-        }
-        if let transport = self.transport, let reason = transport.problem(with: spec.transformer) {
-            return "The server \(self.endpoint) has the transformer \(spec.transformer). \(reason)"
-        }
-        if let parser = self.parser, parser != spec.parser { return problem("parser", parser.description, spec.parser.description) }
-        return nil
-    }
-
     // MARK: Failures
 
     /// Returns the failure of a command.
@@ -242,6 +219,8 @@ struct PrimusClientOptions: Sendable {
         case .connectionLost where self.transformer != nil && error.status != nil: "\(error.message) Check --transformer."
         case .unsupported:
             error.message
+                .replacingText(" Set transformer to nil\(Self.adviceOnDetection)", with: " Omit --transformer.")
+                .replacingText(" Set parser to nil\(Self.adviceOnDetection)", with: " Omit --parser.")
                 .replacingText(" Allow webSockets, or", with: " Omit --transport, or")
                 .replacingText(" on the server, or allow polling.", with: " on the server, or omit --transport.")
                 .replacingText(" Set customTransformer to an implementation of it.", with: " The tool has no other transformers.")
@@ -249,6 +228,8 @@ struct PrimusClientOptions: Sendable {
         default: error.message
         }
     }
+
+    private static let adviceOnDetection = ", or, if the specification of the server is wrong, the detection to off."
 
     private var adviceOnToken: String {
         self.client.token == nil ? "Specify the access token with --token." : "Check the access token of \(self.client.nameOfToken)."
