@@ -265,6 +265,22 @@ import Testing
         primus.end()
     }
 
+    @Test func `a WebSocket to which a session moves has the cookies of polling`() async throws {
+        var script = ScriptedPrimus.Script()
+        script.response = { head in
+            if head.path.hasSuffix("/spec") { return HTTPResponse(status: 200, text: ScriptedPrimus.spec("engine.io")) }
+            guard !head.target.contains("sid=") else { return nil }
+            let packet = #"0{"sid":"s","upgrades":["websocket"],"pingInterval":25000,"pingTimeout":20000}"#
+            return HTTPResponse(status: 200, headers: ["Set-Cookie": "node=7"], text: packet)
+        }
+        let fixture = try await PrimusFixture(script) { $0.startsWithPolling = true }
+        let primus = try await fixture.open()
+        try await eventually { !fixture.server.upgrades.all.isEmpty }
+        #expect(fixture.server.upgrades.all.map { $0.headers["Cookie"] } == ["node=7"])
+        #expect(fixture.server.upgrades.all.allSatisfy { $0.target.contains("transport=websocket") && $0.target.contains("sid=s") })
+        primus.end()
+    }
+
     @Test func `a hook changes the URL of each attempt`() async throws {
         let number = Lock(0)
         let fixture = try await PrimusFixture {

@@ -241,6 +241,40 @@ private final class ScriptedPolling: ListenerHandler {
         #expect(await messages.pending().map { try? $0.value } == [1])
     }
 
+    // MARK: What the client sends
+
+    @Test func `a client that is ended sends the packet of the end after its messages`() async throws {
+        let fixture = try await self.engine(4)
+        fixture.client.open()
+        try await fixture.client.opened(within: .seconds(600))
+        _ = fixture.server.posts.take()
+        for number in 1...3 { fixture.client.enqueue(number) }
+        fixture.client.end()
+        try await eventually { fixture.server.posts.all.last?.hasSuffix("1") == true }
+        let packets = fixture.server.posts.all.flatMap { $0.split(separator: "\u{1E}").map(String.init) }
+        #expect(packets.filter { !$0.contains("primus::") } == ["41", "42", "43", "1"])
+    }
+
+    @Test func `bodies have as many packets as the server accepts`() async throws {
+        let packet = #"0{"sid":"abc","upgrades":[],"pingInterval":25000,"pingTimeout":20000,"maxPayload":100}"#
+        let fixture = try await Fixture(ScriptedPolling([packet], version: 4), .polling)
+        for number in 10..<60 { fixture.client.enqueue("number \(number)") }
+        fixture.client.open()
+        try await fixture.client.opened(within: .seconds(600))
+        let expected = (10..<60).map { "4\"number \($0)\"" }
+        func packets() -> [String] {
+            fixture.server.posts.all.flatMap { $0.split(separator: "\u{1E}").map(String.init) }.filter { $0.hasPrefix("4\"number") }
+        }
+        try await eventually { packets().count == expected.count }
+        #expect(packets() == expected)
+        let sizes = fixture.server.posts.all.map(\.utf8.count)
+        #expect(sizes.allSatisfy { $0 <= 100 } && sizes.contains { $0 > 80 }, "\(sizes)")
+        // One that is larger is an error of the message alone.
+        let error = await #expect(throws: PrimusError.self) { try await fixture.client.write(String(repeating: "x", count: 100)) }
+        #expect(error?.code == .messageTooLarge && fixture.client.isConnected)
+        fixture.client.end()
+    }
+
     // MARK: SockJS
 
     private func sockJS(_ kind: PrimusConnectionKind) async throws -> Fixture {

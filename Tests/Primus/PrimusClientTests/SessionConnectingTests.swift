@@ -240,6 +240,43 @@ import Testing
         #expect(session.machine.lossError?.serverCode == .sockJSSessionLost)
     }
 
+    @Test func `a server of sockjs without WebSockets is asked for streams next`() {
+        var session = SessionHarness(.updates) { $0.transformer = .sockjs }
+        session.open()
+        session.refuse(404)
+        let lines = session.respond(1, 200, #"{"websocket":false}"#)
+        #expect(lines.count == 1 && lines[0].hasPrefix("open #2 http:") && lines[0].hasSuffix("/xhr_streaming"), "\(lines)")
+        #expect(session.refuse(404).last?.hasSuffix("/xhr") == true)
+    }
+
+    /// Source: `countRTO` in `main.js` of sockjs-client, and the factor in section 2.13 of the description.
+    @Test(arguments: [(50, 2_000), (400, 3_200), (2_000, 4_000)])
+    func `a kind of sockjs has a time limit that follows from the time of its information`(roundTrip: Int, limit: Int) {
+        var session = SessionHarness(.updates) { $0.transformer = .sockjs }
+        session.open()
+        session.refuse(404)
+        session.advance(by: .milliseconds(roundTrip))
+        #expect(session.respond(1, 200, #"{"websocket":true}"#).last?.hasPrefix("open #2 ws:") == true)
+        #expect(session.advance(by: .milliseconds(limit - 1)).isEmpty)
+        let lines = session.advance(by: .milliseconds(1))
+        #expect(lines.last?.hasSuffix("/xhr_streaming") == true, "\(lines)")
+        // A stream that doesn't begin in time is followed by polling.
+        #expect(session.advance(by: .seconds(10)).contains { $0.hasSuffix("/xhr") } || limit == 4_000)
+    }
+
+    @Test(arguments: [true, false])
+    func `the next attempt begins with the kind of connection that worked, unless the network has changed`(changes: Bool) {
+        var session = SessionHarness(.updates) { $0.transformer = .engineIO }
+        session.open()
+        #expect(session.refuse(404).last?.contains("transport=polling") == true)
+        session.opened(session.connection, head: HTTPResponseHead(status: 200))
+        session.receive(#"0{"sid":"abc","upgrades":[],"pingInterval":25000,"pingTimeout":20000}"#)
+        #expect(session.machine.transport == .polling)
+        session.close(drop)
+        let lines = changes ? session.step { $0.networkChanged(now: $1, &$2) } : session.advance(by: .seconds(1))
+        #expect(lines.last?.contains(changes ? "transport=websocket" : "transport=polling") == true, "\(lines)")
+    }
+
     @Test func `all kinds of connections share the time limit of an attempt`() {
         var session = SessionHarness(.updates) { $0.transformer = .engineIO }
         session.open()
@@ -439,8 +476,13 @@ import Testing
                 var lines = session.refuse(status, Self.page)
                 if transformer == .sockjs, number == 2 { lines = session.respond(1, 200, #"{"websocket":true}"#) }
                 #expect(lines.count == 1 && lines[0].hasPrefix("open #\(number) "), "\(lines)")
+                let ends = transformer == .sockjs ? ["/websocket", "/xhr_streaming", "/xhr"] : ["transport=polling"]
+                #expect(lines[0].hasSuffix(ends[number - 2]), "\(lines)")
             }
             #expect(session.refuse(status, Self.page) == ["state closed unauthorized", "ended unauthorized", "finish"])
+            // Each failure is kept.
+            guard case .closed(let error?) = session.machine.state else { return #expect(Bool(false), "the client should be closed") }
+            #expect(error.message.ranges(of: "Before, ").count == kinds - 1 && error.message.contains("\(status)"), "\(error)")
         }
     }
 

@@ -78,6 +78,16 @@ import Testing
         #expect(lines.filter { $0.hasPrefix("reconnecting") }.count == 1 && lines.contains("abandon #\(3 - connection)"), "\(lines)")
     }
 
+    @Test(arguments: [false, true]) func `the end of polling before the answer to the probe is one loss`(isOpen: Bool) {
+        var session = Self.moving()
+        if isOpen { session.opened(Self.webSocket) }
+        let lines = session.closed(Self.polling, drop)
+        #expect(lines.filter { $0.hasPrefix("reconnecting") }.count == 1 && lines.contains("abandon #2"), "\(lines)")
+        // What the WebSocket brings after that has no effect.
+        #expect(session.receive("3probe", on: Self.webSocket).isEmpty && session.closed(Self.webSocket, drop).isEmpty)
+        #expect(session.machine.transport == nil)
+    }
+
     @Test func `what was written before the move pauses nothing after it`() {
         var session = Self.moving()
         session.opened(Self.webSocket)

@@ -1,7 +1,7 @@
 import PeerSupport
 import PrimusClient
 import RealtimeCore
-import RealtimeTransports
+import RealtimeSockets
 import Testing
 
 /// The transformer and the parser of a server, and the connections of a client.
@@ -102,12 +102,13 @@ extension PrimusRetryPolicy {
 }
 
 extension PrimusConnection {
-    /// Calls the control API of the client's server.
+    /// Calls the control API of the client's server, over a connection of its own: Node.js closes one after five seconds without a request, also
+    /// when one is on the way.
     @discardableResult
     func control(_ command: String, method: String = "POST", port: Int? = nil) async throws -> String {
         let endpoint = self.configuration.endpoint
         let target = Endpoint(scheme: "http", host: endpoint.host, port: port ?? endpoint.port, target: "/control/\(command)")
-        let response = try await Transports.standard.http.send(HTTPRequest(method, target))
+        let response = try await SocketHTTPTransport(keepAlive: .off).send(HTTPRequest(method, target))
         return String(decoding: response.body, as: UTF8.self)
     }
 }

@@ -240,9 +240,9 @@ struct FeathersPeerTests {
 
     @Test func `events of services and results pass through the move to a WebSocket complete and in order`() async throws {
         let dialect = Dialect(server: "feathers", transformer: "engine.io", connections: [.polling, .webSocket])
-        try await ClientPeerTests().with(dialect) {
+        try await ClientPeerTests().withLasting(dialect) {
             $0.plugins = [.emitter]
-        } _: { _, primus in
+        } _: { primus in
             let created = primus.emitter.on("todos created").makeAsyncIterator()
             var id = 0
             // Until the connection has moved, and a little longer.

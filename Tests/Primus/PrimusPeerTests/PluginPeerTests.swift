@@ -17,22 +17,33 @@ struct PluginPeerTests {
 
     /// A server with all plugins, and a client that is open.
     struct Fixture: Sendable {
-        let peer: Peer
         let primus: PrimusConnection
 
+        /// Runs a body whose connection must last.
+        ///
         /// - Parameter plugins: The plugins of the server; `nil` for all that its packages have. With primus-emit, those that emit events to
         ///   listeners don't work in the original.
-        init(
-            _ dialect: Dialect = Dialect(), plugins: String? = nil, _ configure: (inout PrimusConfiguration) -> Void = { _ in }
+        static func run(
+            _ dialect: Dialect = Dialect(), plugins: String? = nil, _ body: @escaping @Sendable (Fixture) async throws -> Void
         ) async throws {
+            let (peer, configuration) = try await Self.server(dialect, plugins: plugins)
+            try await ConnectionWatch.run { watch in
+                let primus = watch.client(configuration)
+                defer { primus.end() }
+                primus.open()
+                try await primus.opened(within: .seconds(300))
+                try await body(Fixture(primus: primus))
+            }
+            peer.stop()
+        }
+
+        /// Starts a server, and returns the settings of its clients.
+        static func server(_ dialect: Dialect, plugins: String? = nil) async throws -> (Peer, PrimusConfiguration) {
             let all = dialect.server == "primus" ? "emitter,multiplex,substream,responder" : "emitter,substream"
-            self.peer = try Peer(dialect.server, dialect.with("--plugins", plugins ?? all).serverOptions)
-            var configuration = try dialect.configuration(try await self.peer.ready()["url"]?.string ?? "")
+            let peer = try Peer(dialect.server, dialect.with("--plugins", plugins ?? all).serverOptions)
+            var configuration = try dialect.configuration(try await peer.ready()["url"]?.string ?? "")
             configuration.plugins = [.emitter, .multiplex, .substream, .responder, .emit]
-            configure(&configuration)
-            self.primus = PrimusConnection(configuration)
-            self.primus.open()
-            try await self.primus.opened(within: .seconds(300))
+            return (peer, configuration)
         }
 
         /// Calls the server's control API over the connection.
@@ -50,85 +61,90 @@ struct PluginPeerTests {
 
     @Test(arguments: Self.dialects + Self.old)
     func `an event is acknowledged with its arguments`(dialect: Dialect) async throws {
-        let fixture = try await Fixture(dialect)
-        let todos = [Todo(id: 1, title: "é \"quoted\" \u{2028}"), Todo(id: 2, title: "", isDone: true)]
-        let echoed: [Todo] = try await fixture.primus.emitter.send("echo", todos, within: .seconds(300))
-        #expect(echoed == todos)
-        let (text, number, none) = try await fixture.primus.emitter.send(
-            "echo", "text", 1.5, Int?.none, returning: String.self, Double.self, Int?.self, within: .seconds(300))
-        #expect(text == "text" && number == 1.5 && none == nil)
-        let nothing: Int? = try await fixture.primus.emitter.send("echo", within: .seconds(300))
-        #expect(nothing == nil)
-        // The acknowledgements of the first ones arrive later.
-        async let late: Int = fixture.primus.emitter.send("later", 1, within: .seconds(300))
-        let early: Int = try await fixture.primus.emitter.send("echo", 2, within: .seconds(300))
-        #expect(try await (early, late) == (2, 1))
-        fixture.primus.end()
+        try await Fixture.run(dialect) { fixture in
+            let todos = [Todo(id: 1, title: "é \"quoted\" \u{2028}"), Todo(id: 2, title: "", isDone: true)]
+            let echoed: [Todo] = try await fixture.primus.emitter.send("echo", todos, within: .seconds(300))
+            #expect(echoed == todos)
+            let (text, number, none) = try await fixture.primus.emitter.send(
+                "echo", "text", 1.5, Int?.none, returning: String.self, Double.self, Int?.self, within: .seconds(300))
+            #expect(text == "text" && number == 1.5 && none == nil)
+            let nothing: Int? = try await fixture.primus.emitter.send("echo", within: .seconds(300))
+            #expect(nothing == nil)
+            // The acknowledgements of the first ones arrive later.
+            async let late: Int = fixture.primus.emitter.send("later", 1, within: .seconds(300))
+            let early: Int = try await fixture.primus.emitter.send("echo", 2, within: .seconds(300))
+            #expect(try await (early, late) == (2, 1))
+        }
     }
 
     @Test(arguments: Self.dialects + Self.old)
     func `the server's events arrive and are acknowledged`(dialect: Dialect) async throws {
-        let fixture = try await Fixture(dialect)
-        let messages = fixture.primus.messages
-        let questions = fixture.primus.emitter.on("question")
-        try await fixture.command(["cmd": "emit", "event": "question", "args": ["name", 5, ["a": 1]], "ack": true])
-        let iterator = questions.makeAsyncIterator()
-        let event = try #require(await iterator.next())
-        #expect(event.name == "question" && event.expectsAcknowledgement)
-        let (text, number, object) = try event.decode(String.self, Int.self, [String: Int].self)
-        #expect(text == "name" && number == 5 && object == ["a": 1])
-        #expect(try event.acknowledge("answer", Todo(id: 3, title: "x")))
-        #expect(try !event.acknowledge("again"))
-        let answers = messages.makeAsyncIterator()
-        let answer = try #require(await answers.next())
-        #expect(try answer.value == ["acked": ["answer", ["id": 3, "title": "x"]]])
+        try await Fixture.run(dialect) { fixture in
+            let messages = fixture.primus.messages
+            let questions = fixture.primus.emitter.on("question")
+            try await fixture.command(["cmd": "emit", "event": "question", "args": ["name", 5, ["a": 1]], "ack": true])
+            let iterator = questions.makeAsyncIterator()
+            let event = try #require(await iterator.next())
+            #expect(event.name == "question" && event.expectsAcknowledgement)
+            let (text, number, object) = try event.decode(String.self, Int.self, [String: Int].self)
+            #expect(text == "name" && number == 5 && object == ["a": 1])
+            #expect(try event.acknowledge("answer", Todo(id: 3, title: "x")))
+            #expect(try !event.acknowledge("again"))
+            let answers = messages.makeAsyncIterator()
+            let answer = try #require(await answers.next())
+            #expect(try answer.value == ["acked": ["answer", ["id": 3, "title": "x"]]])
 
-        let replies = fixture.primus.emitter.on("re:hello")
-        try await fixture.primus.emitter.send("hello", "there")
-        let reply = replies.makeAsyncIterator()
-        let greeting = try #require(await reply.next())
-        #expect(try greeting.decode(String.self) == "there")
-        fixture.primus.end()
+            let replies = fixture.primus.emitter.on("re:hello")
+            try await fixture.primus.emitter.send("hello", "there")
+            let reply = replies.makeAsyncIterator()
+            let greeting = try #require(await reply.next())
+            #expect(try greeting.decode(String.self) == "there")
+        }
     }
 
     @Test(arguments: Self.dialects)
     func `events of primus-emit arrive in both directions`(dialect: Dialect) async throws {
-        let fixture = try await Fixture(dialect, plugins: "emit")
-        let replies = fixture.primus.emits.on("re:plain")
-        try await fixture.primus.emits.send("plain", "a", 2)
-        let iterator = replies.makeAsyncIterator()
-        let (text, number) = try #require(await iterator.next()).decode(String.self, Int.self)
-        #expect(text == "a" && number == 2)
-        fixture.primus.end()
+        try await Fixture.run(dialect, plugins: "emit") { fixture in
+            let replies = fixture.primus.emits.on("re:plain")
+            try await fixture.primus.emits.send("plain", "a", 2)
+            let iterator = replies.makeAsyncIterator()
+            let (text, number) = try #require(await iterator.next()).decode(String.self, Int.self)
+            #expect(text == "a" && number == 2)
+        }
     }
 
     @Test(arguments: Self.dialects)
     func `a channel carries messages in both directions`(dialect: Dialect) async throws {
-        let fixture = try await Fixture(dialect)
-        let (a, b) = (fixture.primus.channel("a"), fixture.primus.channel("b"))
-        let (first, second) = (a.messages.makeAsyncIterator(), b.messages.makeAsyncIterator())
-        for (channel, text) in [(a, "to a"), (b, "to b")] { try await channel.write(text) }
-        struct Message: Decodable {
-            var channel: String
-            var data: String
+        try await Fixture.run(dialect) { fixture in
+            let (a, b) = (fixture.primus.channel("a"), fixture.primus.channel("b"))
+            let (first, second) = (a.messages.makeAsyncIterator(), b.messages.makeAsyncIterator())
+            for (channel, text) in [(a, "to a"), (b, "to b")] { try await channel.write(text) }
+            struct Message: Decodable {
+                var channel: String
+                var data: String
+            }
+            let (fromA, fromB) = (
+                try #require(await first.next()).decode(as: Message.self), try #require(await second.next()).decode(as: Message.self)
+            )
+            #expect(fromA.channel == "a" && fromA.data == "to a")
+            #expect(fromB.channel == "b" && fromB.data == "to b")
+            a.leave()
+            #expect(await first.next() == nil)
+            #expect(!a.isJoined && b.isJoined)
+            await #expect(throws: PrimusError.self) { try await a.write("late") }
+            try await b.write("more")
+            #expect(try await second.next()?.decode(as: Message.self).data == "more")
         }
-        let (fromA, fromB) = (
-            try #require(await first.next()).decode(as: Message.self), try #require(await second.next()).decode(as: Message.self)
-        )
-        #expect(fromA.channel == "a" && fromA.data == "to a")
-        #expect(fromB.channel == "b" && fromB.data == "to b")
-        a.leave()
-        #expect(await first.next() == nil)
-        #expect(!a.isJoined && b.isJoined)
-        await #expect(throws: PrimusError.self) { try await a.write("late") }
-        try await b.write("more")
-        #expect(try await second.next()?.decode(as: Message.self).data == "more")
-        fixture.primus.end()
     }
 
     @Test(arguments: Self.dialects.filter { $0.transformer == "websockets" && $0.parser == "json" || $0.isOverHTTP })
     func `a channel is joined again after a reconnect`(dialect: Dialect) async throws {
-        let fixture = try await Fixture(dialect) { $0.retry = .delays([.zero, .zero, .seconds(1), .seconds(5)]) }
+        let (peer, settings) = try await Fixture.server(dialect)
+        var configuration = settings
+        configuration.retry = .delays([.zero, .zero, .seconds(1), .seconds(5)])
+        let fixture = Fixture(primus: PrimusConnection(configuration))
+        fixture.primus.open()
+        try await fixture.primus.opened(within: .seconds(300))
         let channel = fixture.primus.channel("a")
         let messages = channel.messages.makeAsyncIterator()
         try await channel.write(1)
@@ -139,48 +155,49 @@ struct PluginPeerTests {
         try await channel.write(2)
         #expect(try await messages.next()?.value["data"] == 2)
         fixture.primus.end()
+        peer.stop()
     }
 
     @Test(arguments: Self.dialects + Self.old)
     func `a stream carries messages in both directions, and ends`(dialect: Dialect) async throws {
-        let fixture = try await Fixture(dialect)
-        let stream = fixture.primus.substream("sub")
-        let messages = stream.messages.makeAsyncIterator()
-        try await stream.write(Todo(id: 1, title: "a"))
-        #expect(try await messages.next()?.decode(as: Todo.self) == Todo(id: 1, title: "a"))
-        try await stream.write("text")
-        #expect(try await messages.next()?.decode(as: String.self) == "text")
-        stream.end()
-        #expect(await messages.next() == nil)
-        #expect(!stream.isOpen)
-        fixture.primus.end()
+        try await Fixture.run(dialect) { fixture in
+            let stream = fixture.primus.substream("sub")
+            let messages = stream.messages.makeAsyncIterator()
+            try await stream.write(Todo(id: 1, title: "a"))
+            #expect(try await messages.next()?.decode(as: Todo.self) == Todo(id: 1, title: "a"))
+            try await stream.write("text")
+            #expect(try await messages.next()?.decode(as: String.self) == "text")
+            stream.end()
+            #expect(await messages.next() == nil)
+            #expect(!stream.isOpen)
+        }
     }
 
     @Test(arguments: Self.dialects)
     func `requests are answered in both directions`(dialect: Dialect) async throws {
-        let fixture = try await Fixture(dialect)
-        let reply: [String: [String: [Int]]] = try await fixture.primus.request(["add": [1, 2]], within: .seconds(300))
-        #expect(reply == ["answer": ["add": [1, 2]]])
-        let messages = fixture.primus.messages
-        let registration = fixture.primus.onRequest(on: .tasks) { request in
-            let number = (try? request.decode(as: Int.self)) ?? 0
-            _ = try? request.respond(["double": 2 * number])
+        try await Fixture.run(dialect) { fixture in
+            let reply: [String: [String: [Int]]] = try await fixture.primus.request(["add": [1, 2]], within: .seconds(300))
+            #expect(reply == ["answer": ["add": [1, 2]]])
+            let messages = fixture.primus.messages
+            let registration = fixture.primus.onRequest(on: .tasks) { request in
+                let number = (try? request.decode(as: Int.self)) ?? 0
+                _ = try? request.respond(["double": 2 * number])
+            }
+            try await fixture.command(["cmd": "ask", "data": 21])
+            let iterator = messages.makeAsyncIterator()
+            #expect(try await iterator.next()?.value == ["answered": ["double": 42]])
+            withExtendedLifetime(registration) {}
         }
-        try await fixture.command(["cmd": "ask", "data": 21])
-        let iterator = messages.makeAsyncIterator()
-        #expect(try await iterator.next()?.value == ["answered": ["double": 42]])
-        withExtendedLifetime(registration) {}
-        fixture.primus.end()
     }
 
     @Test func `an event without a listener on the server isn't acknowledged in time`() async throws {
-        let fixture = try await Fixture()
-        let error = await #expect(throws: PrimusError.self) {
-            _ = try await fixture.primus.emitter.send("unheard", as: Int.self, within: .milliseconds(1))
+        try await Fixture.run { fixture in
+            let error = await #expect(throws: PrimusError.self) {
+                _ = try await fixture.primus.emitter.send("unheard", as: Int.self, within: .milliseconds(1))
+            }
+            #expect(error?.code == .timedOut)
+            let echoed: Int = try await fixture.primus.emitter.send("echo", 1, within: .seconds(300))
+            #expect(echoed == 1)
         }
-        #expect(error?.code == .timedOut)
-        let echoed: Int = try await fixture.primus.emitter.send("echo", 1, within: .seconds(300))
-        #expect(echoed == 1)
-        fixture.primus.end()
     }
 }

@@ -43,6 +43,22 @@ import Testing
         #expect(client.driver.nextDeadline == nil && test.server.sparks.isEmpty)
     }
 
+    @Test(arguments: BehaviorKind.all) func `each client in memory has a session of its own`(kind: BehaviorKind) async throws {
+        let test = try await Behavior(kind)
+        let echo = test.echo()
+        let clients = [try await test.openClient(), try await test.openClient(), try await test.openClient()]
+        var ids: Set<String> = []
+        for (number, client) in clients.enumerated() {
+            let messages = client.messages.makeAsyncIterator()
+            try await client.write(number)
+            #expect(try await messages.next()?.value.int == number)
+            ids.insert(try await client.id(within: Behavior.limit))
+        }
+        #expect(ids.count == 3 && test.server.sparks.count == 3)
+        for client in clients { client.end() }
+        echo.cancel()
+    }
+
     private func start(_ pair: Pair) async throws -> InMemoryPrimus {
         var configuration = PrimusServerConfiguration()
         (configuration.transformer, configuration.parser, configuration.version) = (pair.transformer, pair.parser, pair.version)

@@ -99,6 +99,32 @@ import Testing
         #expect(primus.server.sparks.isEmpty)
     }
 
+    @Test(arguments: [PrimusServerConfiguration.Version.v8, .v6])
+    func `a consumer that is full during the move gets everything in order, and the move is completed`(
+        version: PrimusServerConfiguration.Version
+    ) async throws {
+        let pair = Pair(transformer: .engineIO, connections: [.polling, .webSocket], version: version)
+        let primus = try await self.start(pair)
+        // The first poll brings more than the consumer takes.
+        let greeting = primus.server.onConnection(on: CallbackExecutor { $0() }) { spark in
+            for number in 0..<100 { _ = try? spark.write(number) }
+        }
+        let client = self.client(primus, pair)
+        let messages = client.messages(buffer: .pauseReading(1))
+        client.open()
+        try await client.opened(within: .seconds(600))
+        for _ in 0..<8 { primus.clock.advance(by: .seconds(1)) }
+        try primus.server.write(100)
+        #expect(client.isConnected)
+        var received: [Int?] = []
+        for await message in messages.prefix(101) { received.append(try message.value.int) }
+        #expect(received == Array(0...100))
+        try await eventually { client.transport == .webSockets }
+        #expect(client.counters.reconnects == 0 && primus.server.sparks.count == 1)
+        client.end()
+        greeting.cancel()
+    }
+
     // MARK: Upgrades that fail
 
     private static let upgrading = Pair(transformer: .engineIO, connections: [.polling, .webSocket])
@@ -172,39 +198,69 @@ import Testing
         record.cancel()
     }
 
+    /// A session, and the request that the server refuses when the session's token has expired.
+    enum Expiry: CaseIterable { case enginePost, enginePoll, upgrade, xhrSend, xhrPoll, stream }
+
     /// Opens a client whose token the server accepts, and refuses the token then.
-    private func expire(_ primus: InMemoryPrimus, _ client: PrimusConnection, _ accepted: EventRecorder<String>) async throws {
+    private func expire(
+        _ expiry: Expiry, _ primus: InMemoryPrimus, _ client: PrimusConnection, _ accepted: EventRecorder<String>
+    ) async throws {
         client.open()
         try await client.opened(within: .seconds(600))
         _ = accepted.take()
-        // The next poll is refused.
-        try await client.write("hello")
+        switch expiry {
+        case .enginePost, .xhrSend: try await client.write("hello")
+        // The answer to the poll, or the end of the stream, is followed by another request.
+        case .enginePoll, .xhrPoll: try primus.server.write("hello")
+        case .stream: try primus.server.write(String(repeating: "x", count: 5000))
+        case .upgrade: break
+        }
     }
 
-    private func tokens(_ accepted: EventRecorder<String>) async throws -> InMemoryPrimus {
-        try await self.start(Self.polling) {
+    private func start(_ expiry: Expiry, _ status: Int, _ accepted: EventRecorder<String>) async throws -> InMemoryPrimus {
+        let isEngine = [Expiry.enginePost, .enginePoll, .upgrade].contains(expiry)
+        return try await self.start(Pair(transformer: isEngine ? .engineIO : .sockjs, connections: [])) {
+            $0.sockJSResponseLimit = 4096
             $0.authorize = { request in
-                accepted.all.contains(request.headers["X-Token"] ?? "") ? .accept : .reject("The token has expired.", status: 401)
+                // The move is the first request that is refused.
+                let isRefused = expiry == .upgrade && request.query.contains("transport=websocket")
+                let isAccepted = accepted.all.contains(request.headers["X-Token"] ?? "") && !isRefused
+                return isAccepted ? .accept : .reject("The token has expired.", status: status)
             }
         }
     }
 
-    @Test func `a token that expires while polling is asked for again, and the client reconnects with another one`() async throws {
+    private func client(
+        _ expiry: Expiry, _ primus: InMemoryPrimus, _ configure: (inout PrimusConfiguration) -> Void
+    ) -> PrimusConnection {
+        let kinds: [PrimusConnectionKind] =
+            switch expiry {
+            case .enginePost, .enginePoll, .xhrSend, .xhrPoll: [.polling]
+            case .upgrade: [.polling, .webSocket]
+            case .stream: [.streaming]
+            }
+        return self.client(primus, Pair(transformer: .engineIO, connections: kinds), configure)
+    }
+
+    @Test(arguments: Expiry.allCases.filter { $0 != .upgrade }, [401, 403])
+    func `a token that expires over HTTP is asked for again, and the client reconnects with another one`(
+        expiry: Expiry, status: Int
+    ) async throws {
         let (accepted, provided) = (EventRecorder<String>(), EventRecorder<String>())
-        let primus = try await self.tokens(accepted)
+        let primus = try await self.start(expiry, status, accepted)
         accepted.record("first")
-        let client = self.client(primus, Self.polling) {
+        let client = self.client(expiry, primus) {
             $0.credentials = {
                 provided.record("")
                 return ["X-Token": provided.all.count == 1 ? "first" : "second"]
             }
         }
         let states = client.states.makeAsyncIterator()
-        try await self.expire(primus, client, accepted)
+        try await self.expire(expiry, primus, client, accepted)
         accepted.record("second")
         while let state = await states.next() {
             guard case .reconnecting(let error) = state else { continue }
-            #expect(error.code == .unauthorized && error.serverMessage == "The token has expired.")
+            #expect(error.code == .unauthorized && error.serverMessage == "The token has expired." && error.status == status)
             break
         }
         try await eventually {
@@ -215,19 +271,22 @@ import Testing
         client.end()
     }
 
-    @Test func `a token that expires while polling ends a client that has no other one, which can be opened again`() async throws {
+    @Test(arguments: Expiry.allCases.filter { $0 != .upgrade }, [401, 403])
+    func `a token that expires over HTTP ends a client that has no other one, which can be opened again`(
+        expiry: Expiry, status: Int
+    ) async throws {
         let accepted = EventRecorder<String>()
-        let primus = try await self.tokens(accepted)
+        let primus = try await self.start(expiry, status, accepted)
         for strategies in [PrimusStrategies.all, []] {
             accepted.record("token")
-            let client = self.client(primus, Self.polling) {
+            let client = self.client(expiry, primus) {
                 $0.credentials = { ["X-Token": "token"] }
                 $0.strategies = strategies
             }
-            try await self.expire(primus, client, accepted)
+            try await self.expire(expiry, primus, client, accepted)
             try await eventually {
                 primus.clock.advance(by: .seconds(1))
-                if case .closed(let error?) = client.state { return error.code == .unauthorized }
+                if case .closed(let error?) = client.state { return error.code == .unauthorized && error.status == status }
                 return false
             }
             accepted.record("token")
@@ -235,6 +294,26 @@ import Testing
             try await client.opened(within: .seconds(600))
             client.end()
         }
+    }
+
+    @Test(arguments: [401, 403])
+    func `a session whose WebSocket is refused because of the token stays with polling`(status: Int) async throws {
+        let accepted = EventRecorder<String>()
+        let primus = try await self.start(.upgrade, status, accepted)
+        let echo = primus.server.onMessage { message in _ = try? message.spark.write(message.value) }
+        accepted.record("token")
+        let client = self.client(.upgrade, primus) { $0.credentials = { ["X-Token": "token"] } }
+        let messages = client.messages.makeAsyncIterator()
+        client.open()
+        try await client.opened(within: .seconds(600))
+        for number in 0..<20 {
+            try await client.write(number)
+            #expect(try await messages.next()?.value.int == number)
+            primus.clock.advance(by: .seconds(1))
+        }
+        #expect(client.transport == .polling && client.counters.reconnects == 0)
+        client.end()
+        echo.cancel()
     }
 
     // MARK: Sessions

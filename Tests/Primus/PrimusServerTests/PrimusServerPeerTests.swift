@@ -83,7 +83,7 @@ struct PrimusServerPeerTests {
     /// Runs a server that echoes, and a client.
     private func with(
         _ pair: Pair, plugins: String = "", _ configure: (inout PrimusServerConfiguration) -> Void = { _ in },
-        _ body: (PrimusServer, Peer) async throws -> Void
+        _ body: (PrimusServer, Peer, EventRecorder<HTTPRequestHead>) async throws -> Void
     ) async throws {
         var configuration = PrimusServerConfiguration()
         (configuration.transformer, configuration.parser) = (pair.transformer, pair.parser)
@@ -91,9 +91,9 @@ struct PrimusServerPeerTests {
         // Beside other tests, a client may need long until it asks for messages again.
         (configuration.sockJSDisconnectDelay, configuration.enginePingTimeout) = (.seconds(300), .seconds(300))
         configure(&configuration)
-        let requests = Lock<[HTTPRequestHead]>([])
+        let requests = EventRecorder<HTTPRequestHead>()
         configuration.authorize = { request in
-            requests.withLock { $0.append(request) }
+            requests.record(request)
             return .accept
         }
         let server = PrimusServer(configuration: configuration, log: .none)
@@ -104,34 +104,57 @@ struct PrimusServerPeerTests {
             ["--transformer", "\(pair.transformer)", "--parser", "\(pair.parser)"] + (plugins.isEmpty ? [] : ["--plugins", plugins]))
         try await client.perform(["do": "open", "url": .string("http://127.0.0.1:\(address.port)/?token=1"), "options": pair.options])
         _ = try await client.line { $0["event"]?.string == "open" }
-        try await body(server, client)
-        let unexpected = requests.withLock { $0 }.filter { !pair.makes($0) }.map(\.target)
+        try await body(server, client, requests)
+        let unexpected = requests.all.filter { !pair.makes($0) }.map(\.target)
         #expect(unexpected == [])
         echo.cancel()
         client.stop()
         await server.stop()
     }
 
+    /// Returns the spark of a client, which may have given up others.
+    private func spark(_ server: PrimusServer, _ client: Peer) async throws -> PrimusSpark {
+        let id = try await client.perform(["do": "id"]).string
+        return try #require(server.sparks.first { $0.id == id })
+    }
+
+    /// Sends a value, and expects it back.
+    private func echo(_ value: JSONValue, _ client: Peer) async throws {
+        try await client.perform(["do": "write", "data": value])
+        let line = try await client.line { $0["event"]?.string == "data" }
+        #expect(line["data"] == value)
+    }
+
     @Test(arguments: Self.pairs + Self.overHTTP)
     func `a client of Primus writes, receives and learns its ID`(pair: Pair) async throws {
-        try await self.with(pair) { server, client in
-            for value: JSONValue in [["a": [1, "ä\u{2028}", nil]], "text", 0, true] {
-                try await client.perform(["do": "write", "data": value])
-                let line = try await client.line { $0["event"]?.string == "data" }
-                #expect(line["data"] == value)
+        try await self.with(pair) { server, client, requests in
+            for value: JSONValue in [["a": [1, "ä\u{2028}", nil]], "text", 0, true] { try await self.echo(value, client) }
+            #expect(try await self.spark(server, client).query.first?.value == "1")
+            guard pair.transport == nil else { return }
+            // Now or soon, messages need no further requests.
+            try await eventually {
+                let count = requests.all.count
+                try await self.echo("over the WebSocket", client)
+                return requests.all.count == count
             }
-            let spark = try #require(server.sparks.first)
-            #expect(try await client.perform(["do": "id"]).string == spark.id)
-            #expect(spark.query.first?.value == "1")
+            let targets = requests.all.map { String($0.target) }
+            switch pair.transformer {
+            case .engineIO: #expect(targets.contains { $0.contains("transport=websocket") && $0.contains("sid=") }, "\(targets)")
+            case .sockjs: #expect(targets.contains { $0.contains("/websocket") }, "\(targets)")
+            default: break
+            }
         }
     }
 
     @Test(arguments: Self.kinds)
     func `a client of Primus ends for good, or reconnects if it may`(pair: Pair) async throws {
-        try await self.with(pair) { server, client in
-            server.sparks.first?.end(reconnects: true)
-            _ = try await client.line { $0["event"]?.string == "reconnected" }
-            try await eventually { server.sparks.count == 1 }
+        try await self.with(pair) { server, client, _ in
+            let first = try await self.spark(server, client)
+            first.end(reconnects: true)
+            try await eventually {
+                _ = try await client.line { $0["event"]?.string == "reconnected" }
+                return try await self.spark(server, client).id != first.id
+            }
             server.endAll()
             _ = try await client.line { $0["event"]?.string == "end" }
             #expect(server.sparks.isEmpty)
@@ -141,7 +164,7 @@ struct PrimusServerPeerTests {
     @Test func `a client of Primus answers heartbeats`() async throws {
         try await self.with(Self.pairs[0]) {
             $0.pingInterval = .milliseconds(200)
-        } _: { server, client in
+        } _: { server, _, _ in
             var pongs = 0
             for await event in server.events {
                 guard case .received(_, let message) = event, String(decoding: message.bytes, as: UTF8.self).contains("primus::pong::")
@@ -160,13 +183,13 @@ struct PrimusServerPeerTests {
         // The packages of Primus 6 have only two of the plugins.
         try await self.with(pair, plugins: pair.isOld ? "emitter,substream" : "emitter,multiplex,substream,responder") {
             $0.plugins = [.emitter, .multiplex, .substream, .responder]
-        } _: { server, client in
+        } _: { server, client, _ in
             let add = server.on("add") { call in
                 if let (a, b) = try? call.arguments.decode(Int.self, Int.self) { try? call.acknowledge(a + b) }
             }
             #expect(try await client.perform(["do": "send", "event": "add", "args": [1, 2], "ack": true]) == [3])
             try await client.perform(["do": "on", "event": "ask", "ack": [42]])
-            let spark = try #require(server.sparks.first)
+            let spark = try await self.spark(server, client)
             #expect(try await spark.call("ask", "?", within: .seconds(600)).decode(Int.self) == 42)
 
             let stream = server.onSubstream("sub") { spark, payload in

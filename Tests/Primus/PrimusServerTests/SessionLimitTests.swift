@@ -42,11 +42,23 @@ import Testing
 
     @Test func `the rejected client reports the reason, and connects when there is room`() async throws {
         var configuration = PrimusServerConfiguration()
-        (configuration.transformer, configuration.unreadSessionLimit) = (.engineIO, 0)
+        (configuration.transformer, configuration.unreadSessionLimit) = (.engineIO, 1)
         let primus = try await InMemoryPrimus(configuration: configuration)
+        let other = try #require(primus.network.transports().http as? any HTTPExchangeTransport)
         let client = primus.client { ($0.connectionKinds, $0.allowedTransports, $0.strategies) = ([.polling], .polling, []) }
+        var endpoint = client.configuration.endpoint
+        endpoint.target = "/primus/?EIO=4&transport=polling"
+        let session = RawExchange(other, HTTPRequest("GET", endpoint))
+        #expect(session.status == 200)
         let error = await #expect(throws: PrimusError.self) { try await client.run() }
         #expect(error?.status == 503 && error?.serverMessage?.hasPrefix("The server has as many sessions") == true)
+        // The session has a reader.
+        endpoint.addQuery("sid", try #require(primus.server.sparks.first).id)
+        let poll = RawExchange(other, HTTPRequest("GET", endpoint))
+        #expect(!poll.isEnded)
+        client.open()
+        try await client.opened(within: .seconds(600))
+        client.end()
     }
 
     @Test(arguments: [PrimusTransformerKind.engineIO, .sockjs])

@@ -181,10 +181,11 @@ import Testing
         echo.cancel()
     }
 
-    @Test func `a session ends when its client gives up the request that waits`() async throws {
+    @Test(arguments: ["xhr", "xhr_streaming"])
+    func `a session ends when its client gives up the request that waits`(transport: String) async throws {
         let test = try await self.start().test
         #expect(try test.start("/primus/0/s/xhr", method: "POST").body == "o\n")
-        try test.start("/primus/0/s/xhr", method: "POST").cancel()
+        try test.start("/primus/0/s/\(transport)", method: "POST").cancel()
         #expect(test.server.sparks.isEmpty)
         #expect(try test.start("/primus/0/s/xhr_send", method: "POST", body: "[\"1\"]").status == 404)
     }
@@ -235,6 +236,53 @@ import Testing
         client.socket.close()
         #expect(test.server.sparks.isEmpty)
         echo.cancel()
+    }
+
+    // MARK: Heartbeats
+
+    @Test(arguments: [("xhr", "h\n"), ("xhr_streaming", "h\n"), ("eventsource", "data: h\r\n\r\n")])
+    func `a client that waits for messages over HTTP receives a heartbeat every 25 seconds`(
+        transport: String, heartbeat: String
+    ) async throws {
+        let test = try await self.start().test
+        let method = transport == "eventsource" ? "GET" : "POST"
+        #expect(try test.start("/primus/0/s/xhr", method: "POST").body == "o\n")
+        for _ in 0..<3 {
+            let request = try test.start("/primus/0/s/\(transport)", method: method)
+            test.clock.advance(by: .seconds(24))
+            let prelude = request.body
+            test.clock.advance(by: .seconds(1))
+            #expect(request.body == prelude + heartbeat && request.isEnded == (transport == "xhr"))
+            if transport == "xhr" { continue }
+            test.clock.advance(by: .seconds(25))
+            #expect(request.body == prelude + heartbeat + heartbeat && !request.isEnded)
+            return
+        }
+    }
+
+    @Test func `a WebSocket with frames receives a ping every 25 seconds, and has 10 seconds to answer it`() async throws {
+        let (test, echo) = try await self.start()
+        let client = test.client("/primus/0/s/websocket")
+        for _ in 0..<10 { test.clock.advance(by: .seconds(10)) }
+        #expect(client.lines == ["o"] + Array(repeating: "ping frame", count: 4) && client.end == nil)
+        // The next one is lost.
+        test.network.condition = .silent
+        test.clock.advance(by: .seconds(25))
+        test.network.condition = .up
+        #expect(test.server.sparks.count == 1)
+        test.clock.advance(by: .seconds(9))
+        #expect(test.server.sparks.count == 1)
+        test.clock.advance(by: .seconds(1))
+        #expect(test.server.sparks.isEmpty)
+        #expect(client.lines.last == "c[3000,\"No response from heartbeat\"]" && client.end == .peer(.normal, "Normal closure"))
+        echo.cancel()
+    }
+
+    @Test func `a raw WebSocket receives no pings`() async throws {
+        let test = try await self.start().test
+        let client = test.client("/primus/websocket")
+        for _ in 0..<10 { test.clock.advance(by: .seconds(10)) }
+        #expect(client.lines == [] && client.end == nil)
     }
 
     // MARK: Polling

@@ -183,7 +183,7 @@ final class PrimusServerModel: @unchecked Sendable {
 
     /// Does something that a server may do.
     func makeTrouble() {
-        switch self.simulation.random(in: 0...11) {
+        switch self.simulation.random(in: 0...16) {
         case 0:
             self.ends += self.sparkCount
             self.step("end all") { self.server.endAll() }
@@ -204,6 +204,13 @@ final class PrimusServerModel: @unchecked Sendable {
         case 8: self.setFaults("delay") { $0.delay = .milliseconds(self.simulation.random(in: 1...3_000)) }
         case 9 where self.losesMessages: self.setFaults("silent") { $0.isSilent = true }
         case 10: self.setFaults("no pings") { $0.stopsPings = true }
+        case 11: self.setFaults("refuse upgrades") { $0.refusesUpgrades = true }
+        case 12: self.setFaults("ignore probes") { $0.ignoresProbes = true }
+        case 13: self.setFaults("fail polls") { $0.failedPolls = Int(self.simulation.random(in: 1...3)) }
+        case 14: self.setFaults("lose answers") { $0.lostAnswers = Int(self.simulation.random(in: 1...3)) }
+        case 15:
+            guard let spark = self.server.sparks.randomElement(using: &self.simulation.random) else { return }
+            self.step("forget \(spark.id)") { self.server.forgetSession(spark.id) }
         default:
             let server = self.server
             self.step("restart") { self.simulation.task { await server.stop() } }

@@ -443,7 +443,7 @@ import FoundationNetworking
             try await test.awaits("end")
             test.options.websockets = isAllowed
             try await test.open()
-            // With engine.io, the client begins with polling, which it knows to work, and moves to a WebSocket.
+            // What worked before has no effect on a client that is opened again.
             try await eventually { (test.primus.client.transport == .webSockets) == isAllowed }
         }
     }

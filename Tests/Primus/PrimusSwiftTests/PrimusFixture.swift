@@ -23,10 +23,14 @@ final class PrimusFixture: Sendable {
     /// The names of the events, in their order. What both names of the scheduling mean is recorded once.
     let trace = EventRecorder<String>()
     let queue = DispatchQueue(label: "listeners")
+    /// The kind of the connection, when it has moved.
+    private let transport: PrimusTransport?
 
     init(
-        _ server: PrimusServerConfiguration = PrimusServerConfiguration(), _ change: (PrimusConnectOptions) -> Void = { _ in }
+        _ server: PrimusServerConfiguration = PrimusServerConfiguration(), transport: PrimusTransport? = nil,
+        _ change: (PrimusConnectOptions) -> Void = { _ in }
     ) async throws {
+        self.transport = transport
         self.memory = try await InMemoryPrimus(configuration: server)
         self.options = Self.options(self.memory)
         change(self.options)
@@ -37,7 +41,7 @@ final class PrimusFixture: Sendable {
     convenience init(_ kind: TraceKind, _ change: (PrimusConnectOptions) -> Void = { _ in }) async throws {
         var server = PrimusServerConfiguration()
         server.transformer = kind.transformer
-        try await self.init(server) { options in
+        try await self.init(server, transport: kind.transport) { options in
             // What the server would say, so that an attempt begins with the connection also where the specification isn't requested.
             (options.transformer, options.websockets) = (kind.transformer.description, kind.websockets)
             change(options)
@@ -74,6 +78,7 @@ final class PrimusFixture: Sendable {
         try await self.awaits("open")
         // Another thread may not have sent the first request for messages yet.
         try await eventually { self.memory.server.isLastSparkRead }
+        if let transport { try await eventually("a connection over \(transport)") { self.primus.client.transport == transport } }
         _ = self.trace.take()
     }
 

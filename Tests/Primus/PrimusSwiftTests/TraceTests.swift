@@ -19,6 +19,12 @@ struct TraceKind: Sendable, CustomTestStringConvertible {
         return "\(self.transformer)\(self.websockets ? "" : " without WebSockets")\(self.moves ? " with a move" : "")\(connection)"
     }
 
+    /// The kind of the connection, when it has moved.
+    var transport: PrimusTransport {
+        if self.websockets { return .webSockets }
+        return self.transformer == .engineIO || self.connection == .polling ? .polling : .streaming
+    }
+
     static let all = [
         TraceKind(transformer: .websockets), TraceKind(transformer: .engineIO), TraceKind(transformer: .engineIO, websockets: false),
         TraceKind(transformer: .engineIO, moves: true), TraceKind(transformer: .sockjs), TraceKind(transformer: .sockjs, websockets: false),

@@ -49,6 +49,7 @@ struct PusherAPIPeerTests {
         var configuration = PusherConfiguration(key: "key1", host: "127.0.0.1", port: port, useTLS: false)
         configuration.authorizer = .secret("secret1", userID: user)
         configuration.log = .none
+        configuration.connectTimeout = .seconds(300)
         return PusherClient(configuration)
     }
 
@@ -67,8 +68,8 @@ struct PusherAPIPeerTests {
         client.connect()
         let (prices, room) = (try client.subscribe("prices"), try client.subscribe("presence-room"))
         let events = prices.events()
-        try await prices.subscribed()
-        try await room.subscribed()
+        try await prices.subscribed(within: .seconds(300))
+        try await room.subscribed(within: .seconds(300))
 
         // Publishing.
         try await publisher.publish("a", to: ["prices", "presence-room"], data: ["value": 1])
@@ -120,8 +121,8 @@ struct PusherAPIPeerTests {
         client.connect()
         let (prices, room) = (try client.subscribe("prices"), try client.subscribe("presence-room"))
         let events = prices.events()
-        try await prices.subscribed()
-        try await room.subscribed()
+        try await prices.subscribed(within: .seconds(300))
+        try await room.subscribed(within: .seconds(300))
         func body(_ command: JSONObject) async throws -> JSONValue {
             let response = try await rest.perform(command)
             #expect(response["status"]?.int == 200)

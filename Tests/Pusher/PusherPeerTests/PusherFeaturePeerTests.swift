@@ -35,6 +35,7 @@ struct Sockudo {
         configuration.authorizer = .secret("secret1", userID: user, userInfo: ["name": "\(user)"], encryptionMasterKey: masterKey)
         configuration.userAuthenticator = .secret("secret1", user: PusherMember(id: user, info: ["name": "\(user)"]), watchlist: watchlist)
         configuration.log = .none
+        configuration.connectTimeout = .seconds(300)
         configure(&configuration)
         return PusherClient(configuration)
     }
@@ -83,7 +84,7 @@ struct PusherFeaturePeerTests {
         let channel = try client.subscribe(name)
         let (first, second, updates) = (channel.events("first"), channel.events("second"), client.updates(includingFrames: true))
         client.connect()
-        try await channel.subscribed()
+        try await channel.subscribed(within: .seconds(300))
         try await browser.perform(["do": "subscribe", "channel": .string(name)])
 
         let data: JSONValue = ["value": 12.5, "text": "ü\"\\"]
@@ -124,7 +125,7 @@ struct PusherFeaturePeerTests {
         client.connect()
         let channel = try client.subscribe("private-encrypted-room")
         let events = channel.events()
-        try await channel.subscribed()
+        try await channel.subscribed(within: .seconds(300))
         try await publishers[0].publish("old", to: channel.name, data: 1)
         try await publishers[1].publish("new", to: channel.name, data: 2)
         var received: [String] = []
@@ -139,7 +140,7 @@ struct PusherFeaturePeerTests {
         let errors = client.errors
         client.connect()
         let channel = try client.subscribe("private-encrypted-room")
-        try await channel.subscribed()
+        try await channel.subscribed(within: .seconds(300))
         try await sockudo.rest().perform(["do": "trigger", "channel": .string(channel.name), "event": "tick", "data": "secret"])
         let error = try #require(await errors.first { $0.code == .decryptionFailed })
         let failure = try #require(error.cause as? PusherDecryptionFailure)
@@ -179,7 +180,7 @@ struct PusherFeaturePeerTests {
         let error = try #require(await errors.first { _ in true })
         #expect(error.serverCode == 4000 && error.message.contains("presence channel"))
         // The connection stays open.
-        try await client.subscribe("presence-a").subscribed()
+        try await client.subscribe("presence-a").subscribed(within: .seconds(300))
         #expect(room.state != .subscribed)
         client.disconnect()
     }
@@ -196,7 +197,7 @@ struct PusherFeaturePeerTests {
             let updates = anna.updates(includingFrames: true)
             anna.user.signIn()
             anna.connect()
-            #expect(try await anna.user.signedIn() == PusherMember(id: "anna", info: ["name": "anna"]))
+            #expect(try await anna.user.signedIn(within: .seconds(300)) == PusherMember(id: "anna", info: ["name": "anna"]))
             // The channel of the user.
             _ = await updates.first {
                 if case .frame(let text) = $0 { text.contains("subscription_succeeded") && text.contains("user-anna") } else { false }
@@ -226,7 +227,7 @@ struct PusherFeaturePeerTests {
         #expect(await bertsWatchlist.first { $0 == .online(["anna"]) } != nil)
         // Presence channels work as before.
         let room = try bert.subscribe("presence-room")
-        try await room.subscribed()
+        try await room.subscribed(within: .seconds(300))
         #expect(room.members.me?.id == "bert")
         for client in annas + [bert] { client.disconnect() }
     }
@@ -237,7 +238,7 @@ struct PusherFeaturePeerTests {
         for client in [anna, carl, bert] {
             client.user.signIn()
             client.connect()
-            try await client.user.signedIn()
+            try await client.user.signedIn(within: .seconds(300))
         }
         func end(_ client: PusherClient) async -> PusherError? {
             let state = await client.states.first { if case .disconnected = $0 { true } else { false } }
@@ -250,7 +251,7 @@ struct PusherFeaturePeerTests {
         #expect(bert.state.name == "connected" && bert.user.state == .signedIn(PusherMember(id: "bert", info: ["name": "bert"])))
         // The user may come back.
         anna.connect()
-        try await anna.user.signedIn()
+        try await anna.user.signedIn(within: .seconds(300))
         anna.disconnect()
         bert.disconnect()
     }
@@ -260,9 +261,9 @@ struct PusherFeaturePeerTests {
         let client = sockudo.client("anna") { $0.userAuthenticator = .secret("wrong", user: PusherMember(id: "anna")) }
         client.user.signIn()
         client.connect()
-        let error = await #expect(throws: PusherError.self) { try await client.user.signedIn() }
+        let error = await #expect(throws: PusherError.self) { try await client.user.signedIn(within: .seconds(300)) }
         #expect(error?.code == .authorizationFailed && error?.serverCode == 4009)
-        try await client.subscribe("private-orders").subscribed()
+        try await client.subscribe("private-orders").subscribed(within: .seconds(300))
         client.disconnect()
     }
 
@@ -275,7 +276,7 @@ struct PusherFeaturePeerTests {
         let (annas, berts) = (try anna.subscribe(name), try bert.subscribe(name))
         let events = berts.events()
         for client in [anna, bert] { client.connect() }
-        for channel in [annas, berts] { try await channel.subscribed() }
+        for channel in [annas, berts] { try await channel.subscribed(within: .seconds(300)) }
         for value in 1...10 { try annas.trigger("client-tick", ["value": value]) }
         let error = try #require(await errors.first { _ in true })
         #expect(error.code == .clientEventRejected && error.serverCode == 4301 && error.message.contains("rate limit"))
@@ -290,7 +291,7 @@ struct PusherFeaturePeerTests {
         let errors = client.errors
         client.connect()
         let channel = try client.subscribe("private-cache-a")
-        try await channel.subscribed()
+        try await channel.subscribed(within: .seconds(300))
         try channel.trigger("client-tick", ["value": 1])
         let error = try #require(await errors.first { _ in true })
         #expect(error.code == .clientEventRejected && error.serverCode == 4301 && channel.state == .subscribed)
@@ -307,8 +308,8 @@ struct PusherFeaturePeerTests {
         let (changes, gaps, events, userStates) = (room.memberChanges, room.gaps, room.events("tick"), anna.user.states)
         anna.user.signIn()
         anna.connect()
-        try await room.subscribed()
-        try await anna.user.signedIn()
+        try await room.subscribed(within: .seconds(300))
+        try await anna.user.signedIn(within: .seconds(300))
         #expect(room.members.map(\.id) == ["anna"] && room.members.me?.id == "anna")
         _ = await userStates.first { if case .signedIn = $0 { true } else { false } }
 
@@ -332,7 +333,7 @@ struct PusherFeaturePeerTests {
         let second = try await first.replaced()
         let carl = second.client("carl")
         carl.connect()
-        try await carl.subscribe("presence-room").subscribed()
+        try await carl.subscribe("presence-room").subscribed(within: .seconds(300))
         anna.connect()
         let change = await changes.first { if case .resubscribed = $0 { true } else { false } }
         guard case .resubscribed(let members, let joined, let left)? = change else {

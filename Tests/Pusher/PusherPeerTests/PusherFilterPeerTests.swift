@@ -32,10 +32,10 @@ struct PusherFilterPeerTests {
     /// Subscribes, and waits until the server has stored the filter: it confirms the subscription before.
     private func subscribed(_ client: PusherClient, _ name: String, _ filter: PusherFilter?) async throws {
         let channel = try client.subscribe(name, filter: filter)
-        try await channel.subscribed()
+        try await channel.subscribed(within: .seconds(300))
         // Another subscription on the same connection, which the server handles afterwards.
         let other = try client.subscribe("other-\(name.utf8.count)-\(filter == nil)")
-        try await other.subscribed()
+        try await other.subscribed(within: .seconds(300))
         other.unsubscribe()
     }
 
@@ -147,7 +147,7 @@ struct PusherFilterPeerTests {
         let (publisher, channel) = (sockudo.publisher(), try client.subscribe("private-market"))
         let (events, errors, updates) = (channel.events("price"), client.errors, client.updates(includingFrames: true))
         client.connect()
-        try await channel.subscribed()
+        try await channel.subscribed(within: .seconds(300))
         let expected = (0..<30).map { self.data($0, key: ["a", "\\\"b\\\"", "c"][$0 % 3]) }
         for data in expected { try await publisher.publish("price", to: "private-market", data: data) }
         #expect(await self.take(30, events) == expected)
@@ -193,7 +193,7 @@ struct PusherFilterPeerTests {
         let (publisher, channel) = (sockudo.publisher(), try client.subscribe("market"))
         let (events, gaps) = (channel.events("price", buffer: .dropOldest(1_000)), channel.gaps)
         client.connect()
-        try await channel.subscribed()
+        try await channel.subscribed(within: .seconds(300))
         let expected = (0..<60).map { self.data($0) }
         async let published: Void = {
             for data in expected { try await publisher.publish("price", to: "market", data: data) }
@@ -220,7 +220,7 @@ struct PusherFilterPeerTests {
         _ = await attempts.first { if case .attempt(2) = $0 { true } else { false } }
         #expect(await errors.first { _ in true }?.code == .deltaFailed)
         _ = await attempts.first { if case .subscription("market", .subscribed) = $0 { true } else { false } }
-        try await channel.subscribed()
+        try await channel.subscribed(within: .seconds(300))
         let expected = (0..<6).map { self.data($0) }
         for data in expected { try await publisher.publish("price", to: "market", data: data) }
         #expect(await self.take(6, events) == expected)

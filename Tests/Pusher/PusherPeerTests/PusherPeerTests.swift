@@ -18,6 +18,7 @@ struct PusherPeerTests {
             key: server["key"]?.string ?? "", host: "127.0.0.1", port: server["port"]?.int, useTLS: false)
         configuration.authorizer = .secret(server["secret"]?.string ?? "", userID: user)
         configuration.log = .none
+        configuration.connectTimeout = .seconds(300)
         return PusherClient(configuration)
     }
 
@@ -48,7 +49,7 @@ struct PusherPeerTests {
         client.connect()
         let channels = try ["prices", "private-orders", "presence-room"].map { try client.subscribe($0) }
         let events = channels.map { $0.events() }
-        for channel in channels { try await channel.subscribed() }
+        for channel in channels { try await channel.subscribed(within: .seconds(300)) }
         #expect(channels[2].members.map(\.id) == ["anna"] && channels[2].members.me?.id == "anna")
 
         // The HTTP library publishes.
@@ -89,7 +90,7 @@ struct PusherPeerTests {
         client.connect()
         let channel = try client.subscribe("private-orders")
         let events = channel.events()
-        try await channel.subscribed()
+        try await channel.subscribed(within: .seconds(300))
         let states = channel.states
         try await first.stopped()
         #expect(await states.first { $0 == .pending } == .pending)
@@ -109,15 +110,16 @@ struct PusherPeerTests {
             key: server["key"]?.string ?? "", host: "127.0.0.1", port: server["port"]?.int, useTLS: false)
         configuration.authorizer = .secret("wrong")
         configuration.log = .none
+        configuration.connectTimeout = .seconds(300)
         let client = PusherClient(configuration)
         client.connect()
         do {
-            try await client.subscribe("private-orders").subscribed()
+            try await client.subscribe("private-orders").subscribed(within: .seconds(300))
             Issue.record("The subscription should have failed: its signature is wrong.")
         } catch {
             #expect(error.code == .subscriptionRejected && error.serverCode == 4009)
         }
-        try await client.subscribe("prices").subscribed()
+        try await client.subscribe("prices").subscribed(within: .seconds(300))
         client.disconnect()
     }
 
@@ -143,7 +145,7 @@ struct PusherPeerTests {
         client.connect()
         let room = try client.subscribe("presence-room")
         let events = room.events("client-typing")
-        try await room.subscribed()
+        try await room.subscribed(within: .seconds(300))
         #expect(room.members.map(\.id) == ["bert", "anna"])
         try await browser.perform(["do": "trigger", "channel": "presence-room", "name": "client-typing", "data": ["on": true]])
         #expect(await events.first { _ in true }?.userID == "bert")

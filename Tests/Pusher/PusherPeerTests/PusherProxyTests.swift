@@ -38,6 +38,7 @@ private struct ProxiedServer {
         configuration.activityTimeout = activityTimeout
         configuration.backoff = Backoff(base: .milliseconds(100), cap: .seconds(1))
         configuration.log = .none
+        configuration.connectTimeout = .seconds(300)
         return PusherClient(configuration)
     }
 
@@ -63,7 +64,7 @@ struct PusherProxyTests {
         client.connect()
         let orders = try client.subscribe("private-orders")
         let (events, received) = (orders.events("tick"), proxied.server.events)
-        try await orders.subscribed()
+        try await orders.subscribed(within: .seconds(300))
         // Larger than the buffers of the proxy.
         let text = String(repeating: "ü", count: 4_000)
         try await proxied.publisher().publish("tick", to: "private-orders", data: ["text": text])
@@ -93,7 +94,7 @@ struct PusherProxyTests {
         let client = proxied.client(activityTimeout: .milliseconds(500))
         client.connect()
         let channel = try client.subscribe("prices")
-        try await channel.subscribed()
+        try await channel.subscribed(within: .seconds(300))
         let received = proxied.server.events
         // One connection is open for longer than the time limit of the proxy. On a busy computer, a ping may be late, so that the proxy closes
         // the connection all the same. Then, the next one counts.
@@ -131,7 +132,7 @@ struct PusherProxyTests {
         let client = proxied.client()
         client.connect()
         let channels = try ["prices", "private-orders"].map { try client.subscribe($0) }
-        for channel in channels { try await channel.subscribed() }
+        for channel in channels { try await channel.subscribed(within: .seconds(300)) }
         let (events, gaps) = (channels.map { $0.events("tick") }, channels.map(\.gaps))
         await proxied.nginx.stop()
         try await proxied.nginx.start()

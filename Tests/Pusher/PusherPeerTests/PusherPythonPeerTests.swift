@@ -38,6 +38,7 @@ private struct PythonServer {
         configuration.authorizer = .secret(
             Self.app.secret, userID: "anna", userInfo: ["name": "Anna"], encryptionMasterKey: Self.masterKey)
         configuration.log = .none
+        configuration.connectTimeout = .seconds(300)
         configure(&configuration)
         return PusherClient(configuration)
     }
@@ -57,9 +58,9 @@ struct PusherPythonPeerTests {
         let (prices, room, encrypted) = (channels[0].events(), channels[1].events(), channels[2].events())
         let notices = client.user.events("notice")
         client.connect()
-        for channel in channels { try await channel.subscribed() }
+        for channel in channels { try await channel.subscribed(within: .seconds(300)) }
         client.user.signIn()
-        try await client.user.signedIn()
+        try await client.user.signedIn(within: .seconds(300))
 
         let data: JSONValue = ["value": 12.5, "text": "ü\"\\"]
         try await library.perform(["do": "trigger", "channels": "prices", "name": "a", "data": data])
@@ -106,9 +107,9 @@ struct PusherPythonPeerTests {
         let library = try await python.library()
         let client = python.client { $0.userAuthenticator = .secret("secret1", user: PusherMember(id: "anna")) }
         client.connect()
-        for name in ["prices", "presence-room"] { try await client.subscribe(name).subscribed() }
+        for name in ["prices", "presence-room"] { try await client.subscribe(name).subscribed(within: .seconds(300)) }
         client.user.signIn()
-        try await client.user.signedIn()
+        try await client.user.signedIn(within: .seconds(300))
 
         let all = try await library.perform(["do": "channels"])
         #expect(all["channels"]?["prices"] == [:] && all["channels"]?["presence-room"] == [:])
@@ -161,10 +162,10 @@ struct PusherPythonPeerTests {
         let channel = try client.subscribe(name)
         let events = channel.events("tick")
         client.connect()
-        try await channel.subscribed()
+        try await channel.subscribed(within: .seconds(300))
         #expect(channel.members.me?.info?["name"]?.string == (name.hasPrefix("presence-") ? "Ännä" : nil))
         client.user.signIn()
-        try await client.user.signedIn()
+        try await client.user.signedIn(within: .seconds(300))
         #expect(python.server.socketIDs(ofUser: "anna") == [client.socketID])
 
         try await library.perform(["do": "trigger", "channels": .string(name), "name": "tick", "data": "7"])
@@ -184,7 +185,7 @@ struct PusherPythonPeerTests {
         let client = python.client()
         client.connect()
         let room = try client.subscribe("presence-room")
-        try await room.subscribed()
+        try await room.subscribed(within: .seconds(300))
         try room.trigger("client-typing", ["text": "ü"])
         try await eventually { receiver.events.contains { $0.name == "client_event" } }
         client.disconnect()
@@ -236,7 +237,7 @@ struct PusherPythonPeerTests {
         let client = python.client()
         client.connect()
         let channels = try names.map { try client.subscribe($0) }
-        for channel in channels { try await channel.subscribed() }
+        for channel in channels { try await channel.subscribed(within: .seconds(300)) }
         let events = channels.map { $0.events("client-hello") }
         let changes = channels[2].memberChanges
 

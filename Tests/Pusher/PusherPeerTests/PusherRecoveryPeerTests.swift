@@ -42,7 +42,7 @@ struct PusherRecoveryPeerTests {
         let (publisher, channel) = (sockudo.publisher(), try client.subscribe(name))
         let (events, gaps) = (channel.events("tick"), channel.gaps)
         client.connect()
-        try await channel.subscribed()
+        try await channel.subscribed(within: .seconds(300))
         try await publisher.publish("tick", to: name, data: "1")
         #expect(await self.take(1, events) == ["1"])
 
@@ -54,7 +54,7 @@ struct PusherRecoveryPeerTests {
                 next += 1
             }
             client.connect()
-            try await channel.subscribed()
+            try await channel.subscribed(within: .seconds(300))
             try await publisher.publish("tick", to: name, data: "\(next)")
             next += 1
             #expect(await self.take(count + 1, events) == ((next - count - 1)..<next).map { "\($0)" })
@@ -69,7 +69,7 @@ struct PusherRecoveryPeerTests {
         let (publisher, channel) = (sockudo.publisher(), try client.subscribe("orders"))
         let (events, gaps) = (channel.events("tick", buffer: .dropOldest(1_000)), channel.gaps)
         client.connect()
-        try await channel.subscribed()
+        try await channel.subscribed(within: .seconds(300))
         let count = 60
         async let published: Void = {
             for value in 1...count { try await publisher.publish("tick", to: "orders", data: "\(value)") }
@@ -93,7 +93,7 @@ struct PusherRecoveryPeerTests {
         let (annas, berts) = (try client.subscribe("private-orders"), try bert.subscribe("private-orders"))
         let (events, echoes) = (annas.events(), berts.events())
         for client in [client, bert] { client.connect() }
-        for channel in [annas, berts] { try await channel.subscribed() }
+        for channel in [annas, berts] { try await channel.subscribed(within: .seconds(300)) }
         try berts.trigger("client-a", 1)
         #expect(await self.take(1, events) == ["1"])
         try await self.waiting(client) { transport.cut() }
@@ -111,7 +111,7 @@ struct PusherRecoveryPeerTests {
         let (publisher, channel) = (sockudo.publisher(), try client.subscribe("orders"))
         let (events, gaps) = (channel.events("tick"), channel.gaps)
         client.connect()
-        try await channel.subscribed()
+        try await channel.subscribed(within: .seconds(300))
         try await publisher.publish("tick", to: "orders", data: "1")
         #expect(await self.take(1, events) == ["1"])
         try await self.waiting(client) { transport.cut() }
@@ -129,7 +129,7 @@ struct PusherRecoveryPeerTests {
         let channel = try client.subscribe("orders")
         let gaps = channel.gaps
         client.connect()
-        try await channel.subscribed()
+        try await channel.subscribed(within: .seconds(300))
         try await self.waiting(client) { transport.cut() }
         client.connect()
         #expect(await gaps.first { _ in true }?.recoveryFailure == .notSupported)
@@ -144,13 +144,13 @@ struct PusherRecoveryPeerTests {
         let (watchlist, updates) = (client.user.watchlistChanges, client.updates(includingFrames: true))
         client.user.signIn()
         client.connect()
-        try await room.subscribed()
-        try await client.user.signedIn()
+        try await room.subscribed(within: .seconds(300))
+        try await client.user.signedIn(within: .seconds(300))
         #expect(await misses.first { _ in true }?.channel == "cache-a")
         #expect(await watchlist.first { _ in true } == .offline(["bert"]))
         let bert = sockudo.client("bert") { $0.recovery = .sockudo }
         bert.connect()
-        try await bert.subscribe("presence-room").subscribed()
+        try await bert.subscribe("presence-room").subscribed(within: .seconds(300))
         #expect(
             await changes.first { if case .joined = $0 { true } else { false } }
                 == .joined(PusherMember(id: "bert", info: ["name": "bert"])))
@@ -173,7 +173,7 @@ struct PusherRecoveryPeerTests {
         let channel = try client.subscribe("private-orders")
         let updates = client.updates()
         client.connect()
-        try await channel.subscribed()
+        try await channel.subscribed(within: .seconds(300))
         // Publishes until the server ends. The last request may fail.
         let publisher = first.publisher()
         let published = Task {
@@ -232,7 +232,7 @@ struct PusherRecoveryPeerTests {
         let channel = try client.subscribe("orders")
         let events = channel.events("tick")
         client.connect()
-        try await channel.subscribed()
+        try await channel.subscribed(within: .seconds(300))
         let publisher = sockudo.publisher()
         try await publisher.publish("tick", to: "orders", data: "1")
         #expect(await self.take(1, events) == ["1"])
@@ -249,7 +249,7 @@ struct PusherRecoveryPeerTests {
         kill(processID, SIGCONT)
 
         #expect(await states.first { if case .connected = $0 { true } else { false } } != nil)
-        try await channel.subscribed()
+        try await channel.subscribed(within: .seconds(300))
         try await publisher.publish("tick", to: "orders", data: "2")
         #expect(await self.take(1, events) == ["2"])
         if recovers {

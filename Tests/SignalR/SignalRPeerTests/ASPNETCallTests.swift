@@ -229,7 +229,7 @@ struct ASPNETCallTests {
                 #expect(result == 3)
             } catch {
                 guard error.message.contains("ChannelClosedException") else { throw error }
-                try await hub.start()
+                try await server.start { try await hub.start() }
             }
             try await eventually { terminations.all.count == 1 }
         }

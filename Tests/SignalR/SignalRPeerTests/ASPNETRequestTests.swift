@@ -200,11 +200,7 @@ struct ASPNETRequestTests {
     @Test(arguments: HubPair.overHTTP)
     func `a token that expires during the connection ends it, and the next start is unauthorized`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
-        let token = "token-erna\(pair)-2"
-        let hub = try await server.connected("/auth", pair) { $0.accessToken = { token } }
-        let updates = hub.updates()
-        let end = await updates.first { if case .closed = $0 { true } else { false } }
-        guard case .closed(let error)? = end else { return #expect(Bool(false), "the connection should end") }
+        let (hub, error) = try await server.expired(pair, user: "erna\(pair)")
         #expect([nil, .unauthorized, .closedByServer].contains(error?.code), "\(error?.message ?? "")")
         // The server may close it a moment before the token expires.
         try await eventually {

@@ -26,7 +26,15 @@ package struct ASPNETControl: Sendable {
     ///
     /// A client may be between two polls. And if a request ends while the server cuts it, the server answers with an empty body or with the
     /// status 500, and may have cut only some of the connections.
-    package func cut() async throws {
-        try await eventually("a cut connection") { (try? await self("cut"))?["cut"]?.int ?? 0 > 0 }
+    ///
+    /// - Returns: How often it has cut connections.
+    @discardableResult
+    package func cut() async throws -> Int {
+        var count = 0
+        try await eventually("a cut connection") {
+            count += 1
+            return (try? await self("cut"))?["cut"]?.int ?? 0 > 0
+        }
+        return count
     }
 }

@@ -57,6 +57,8 @@ package final class Peer: Sendable {
 
     package struct Failure: Error, CustomStringConvertible {
         package var description: String
+
+        package init(description: String) { self.description = description }
     }
 
     private struct State: Sendable {

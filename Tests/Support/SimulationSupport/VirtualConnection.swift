@@ -216,6 +216,11 @@ package final class VirtualConnection: SimulatedConnection, @unchecked Sendable 
             self.events?.received(self.id, MessageBatch(messages))
         }
         if self.role == .server { self.link.injectFault() }
+        // As every transport does. The user of this end doesn't count them.
+        let pongs = messages.filter { $0.kind == .ping }.map { WebSocketMessage(.pong, $0.bytes) }
+        guard !pongs.isEmpty, self.phase == .open else { return }
+        self.outgoing += pongs
+        self.flush()
     }
 
     /// Delivers what arrived while this end didn't read, as one read.

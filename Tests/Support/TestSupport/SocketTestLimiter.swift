@@ -4,15 +4,15 @@ package import Testing
 /// Limits how many suites that open sockets run at the same time, and raises the limit of file descriptors. All tests together need more
 /// than 2,000 descriptors, while most shells allow 1,024 per process, and some only 256.
 package struct SocketTestLimiter: SuiteTrait, TestScoping {
-    private static let limit: SuiteLimit = {
-        FileLimit.raise()
-        return SuiteLimit(4)
-    }()
+    private static let fileLimit = FileLimit.raise()
 
     @concurrent
     package func provideScope(
         for test: Test, testCase: Test.Case?, performing function: @concurrent @Sendable () async throws -> Void
-    ) async throws { try await Self.limit.perform(function) }
+    ) async throws {
+        _ = Self.fileLimit
+        try await SuiteLimit.shared.perform(.sockets, function)
+    }
 }
 
 extension Trait where Self == SocketTestLimiter {

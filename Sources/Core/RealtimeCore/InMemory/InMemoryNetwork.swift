@@ -33,6 +33,8 @@ public final class InMemoryNetwork: Sendable {
         var connections: [ObjectIdentifier: (number: UInt64, connection: any InMemoryConnection)] = [:]
         var lastConnection: UInt64 = 0
         var lastPort = 49151
+        /// The number of clients that have asked for a seed.
+        var clients: UInt64 = 0
         var messageBacklogBytes = OutputGauge.clientLimit
     }
 
@@ -98,11 +100,19 @@ public final class InMemoryNetwork: Sendable {
     /// A transport that sends HTTP requests over this network.
     public var http: any HTTPTransport { InMemoryHTTPTransport(network: self) }
 
-    /// Returns the transports of a client that connects over this network.
+    /// Returns the transports of clients that connect over this network.
     ///
-    /// - Parameter seed: The seed of the client's random numbers. With the same seed, the delays between attempts to connect are the same.
+    /// - Parameter seed: The seed of the random numbers of the network's first client. Each further client has another seed, so that their IDs
+    ///   and delays differ. A test that creates its clients in the same order has the same ones each time.
     public func transports(seed: UInt64 = 1) -> Transports {
-        Transports(webSocket: self.webSocket, http: self.http, time: self.time, seed: { seed })
+        Transports(
+            webSocket: self.webSocket, http: self.http, time: self.time,
+            seed: {
+                self.state.withLock { state in
+                    defer { state.clients &+= 1 }
+                    return seed &+ state.clients
+                }
+            })
     }
 
     // MARK: Sockets, exchanges and listeners

@@ -156,7 +156,10 @@ struct PrimusServerMachine: EmbeddedServerMachine {
             switch entry.kind {
             // Primus takes a ping of a client for life, with transformers that pass it on.
             case .ping: if connection.framing.isPlain { self.wasAlive(id, now: now) }
-            case .pong: break
+            case .pong:
+                guard case .sockJS = connection.framing else { continue }
+                self.connections.update(id) { $0.isAwaitingPong = false }
+                self.setSockJSTimer(id, now: now)
             case .text, .binary:
                 // The events of a message are collected first, because the machine changes meanwhile.
                 var events: [FramingEvent] = []
@@ -398,15 +401,28 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         }
     }
 
+    /// The time that a client of SockJS has for the pong of a heartbeat over a WebSocket. Source: `trans-websocket.js` of sockjs-node 0.3.24.
+    private static let sockJSPongTimeout = Duration.seconds(10)
+
     private mutating func setSockJSTimer(_ id: ConnectionID, now: Instant) {
         guard let connection = self.connections[id], case .sockJS = connection.framing else { return }
-        self.timers.set(.transport(id), now + max(.milliseconds(1), self.configuration.sockJSHeartbeatInterval).nanoseconds, ())
+        let wait = connection.isAwaitingPong ? Self.sockJSPongTimeout : max(.milliseconds(1), self.configuration.sockJSHeartbeatInterval)
+        self.timers.set(.transport(id), now + wait.nanoseconds, ())
     }
 
     private mutating func transportTimer(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         if let connection = self.connections[id], connection.state == .open, case .sockJS = connection.framing {
-            // A ping frame over a WebSocket, and a frame of SockJS over HTTP.
-            if !self.stopsPings { effects.commands.append(.send(id, WebSocketMessage(.ping, []))) }
+            if !self.stopsPings, !connection.isHeartbeatSuspended {
+                if connection.isAwaitingPong {
+                    let frame = SockJSFrame.close(code: SockJSCloseCode.goAway.rawValue, reason: "No response from heartbeat")
+                    return self.close(
+                        id, .normal, "", closing: WebSocketMessage(.text, frame.bytes),
+                        problem: "The client didn't answer a ping of SockJS.", &effects)
+                }
+                // A ping frame over a WebSocket, which the client answers, and a frame of SockJS over HTTP.
+                effects.commands.append(.send(id, WebSocketMessage(.ping, [])))
+                self.connections.update(id) { $0.isAwaitingPong = !$0.isOverHTTP }
+            }
             return self.setSockJSTimer(id, now: now)
         }
         guard let connection = self.connections[id], connection.state == .open, case .engineIO(let version, _) = connection.framing else {
@@ -511,7 +527,8 @@ struct PrimusServerMachine: EmbeddedServerMachine {
     }
 
     private mutating func close(
-        _ id: ConnectionID, _ code: CloseCode, _ reason: String, problem: String?, _ effects: inout Effects<Self>
+        _ id: ConnectionID, _ code: CloseCode, _ reason: String, closing: WebSocketMessage? = nil, problem: String?,
+        _ effects: inout Effects<Self>
     ) {
         guard let connection = self.connections[id], connection.state != .ending else { return }
         self.connections.update(id) { $0.state = .ending }
@@ -519,7 +536,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         self.timers.remove(.transport(id))
         if let problem { self.deliver(.error(id: connection.id, message: problem), &effects) }
         // Over HTTP, the answer to the request that waits contains it.
-        if connection.state == .open, code == .normal, !connection.isOverHTTP, let closing = connection.framing.closing {
+        if connection.state == .open, code == .normal, !connection.isOverHTTP, let closing = closing ?? connection.framing.closing {
             effects.commands.append(.send(id, closing))
         }
         let text = reason.isEmpty && self.configuration.transformer == .sockjs ? SockJSCloseCode.normal.reason : reason

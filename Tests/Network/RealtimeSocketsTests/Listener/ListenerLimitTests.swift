@@ -128,33 +128,40 @@ struct ListenerLimitTests {
 
     @Test(arguments: ["GET", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: a\r\nX: a"])
     func `a head that does not end receives status 408`(_ part: String) async throws {
-        try await withListener(limits: .forTests.with { $0.headTimeout = .seconds(2) }) { address in
-            let client = try RawClient(address)
-            client.send(part)
-            #expect(await client.textToEnd().status == 408)
+        try await self.expectTimeout { client in client.send(part) }
+    }
+
+    /// Expects that a client that sends a part of a head receives the status 408. If the client's bytes arrive only after the time limit for a
+    /// head, the limit is longer the next time.
+    private func expectTimeout(_ send: (RawClient) async throws -> Void) async throws {
+        for limit in [1, 4, 16, 64] {
+            var text = ""
+            try await withListener(limits: .forTests.with { $0.headTimeout = .seconds(limit) }) { address in
+                let client = try RawClient(address)
+                try await send(client)
+                text = await client.textToEnd()
+            }
+            if text.contains("HTTP/1.1 408 ") { return }
         }
+        Issue.record("no client receives the status 408")
     }
 
     /// Each byte arrives well within the timeout; only the whole head is late.
     @Test func `a head that arrives a byte at a time times out too`() async throws {
-        try await withListener(limits: .forTests.with { $0.headTimeout = .milliseconds(500) }) { address in
-            let client = try RawClient(address)
+        try await self.expectTimeout { client in
             client.send("GET / HTTP/1.1\r\nHost: a\r\nX: ")
             while client.recorder.seen.ended == 0, !Task.isCancelled {
                 client.send("a")
                 for _ in 0..<50 { await EventLoop.shared.turn() }
             }
-            #expect(await client.textToEnd().status == 408)
         }
     }
 
     @Test func `the head of a later request has the same timeout`() async throws {
-        try await withListener(limits: .forTests.with { $0.headTimeout = .seconds(2) }) { address in
-            let client = try RawClient(address)
+        try await self.expectTimeout { client in
             client.request("/first")
             await client.text(until: "GET /first ")
             client.send("GET /second")
-            #expect(await client.textToEnd().contains("HTTP/1.1 408 "))
         }
     }
 

@@ -50,6 +50,7 @@ struct BehaviorKind: Sendable, CustomTestStringConvertible {
         BehaviorKind(name: "engine.io 4, polling", transformer: .engineIO, connections: [.polling]),
         BehaviorKind(name: "engine.io 4, upgrade", transformer: .engineIO, connections: [.polling, .webSocket]),
         BehaviorKind(name: "engine.io 3, polling", transformer: .engineIO, version: .v6, connections: [.polling]),
+        BehaviorKind(name: "engine.io 3, upgrade", transformer: .engineIO, version: .v6, connections: [.polling, .webSocket]),
     ]
 }
 

@@ -175,17 +175,26 @@ import Testing
         }
         let values = EventRecorder<PrimusValue>()
         let token = test.record(values)
-        let client = try await test.openClient { $0.queue = .refuse(1) }
+        let client = try await test.openClient { $0.queue = .refuse(2) }
         isHeld.withLock { $0 = true }
         let long = String(repeating: "x", count: 300_000)
         #expect(client.enqueue(long))
         try await eventually { client.driver.read { $0.mustWaitToWrite } }
-        #expect(client.enqueue(1) && !client.enqueue(2) && client.queuedCount == 1)
+        #expect(client.enqueue(1))
+        let hasReturned = Lock(false)
+        let call = Task {
+            try await client.write(2)
+            hasReturned.withLock { $0 = true }
+        }
+        try await eventually { client.queuedCount == 2 }
+        #expect(!client.enqueue(3))
         await #expect(throws: PrimusError.self) { try await client.write(3) }
+        #expect(!hasReturned.withLock { $0 } && values.all.isEmpty)
         isHeld.withLock { $0 = false }
         gate.send()
-        try await eventually { values.all.count == 2 }
-        #expect(values.all == [.string(long), 1] && client.queuedCount == 0)
+        try await call.value
+        try await eventually { values.all.count == 3 }
+        #expect(values.all == [.string(long), 1, 2] && client.queuedCount == 0)
         client.end()
         token.cancel()
     }

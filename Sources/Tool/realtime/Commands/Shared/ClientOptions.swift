@@ -58,6 +58,7 @@ struct ClientOptions: Sendable {
         connections?.follow(&transports.webSocket)
         if self.isVerbose {
             transports.http = HTTPTrace.transport(transports.http, redact: redact) { printer.enqueue($0) }
+            transports.webSocket = HTTPTrace.transport(transports.webSocket, redact: redact) { printer.enqueue($0) }
         }
         return transports
     }

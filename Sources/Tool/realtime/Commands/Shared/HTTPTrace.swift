@@ -52,7 +52,18 @@ final class HTTPTrace: Sendable {
     static func transport(
         _ http: any HTTPTransport, redact: @escaping Redact, report: @escaping @Sendable (Line) -> Void
     ) -> any HTTPTransport {
-        TracingHTTPTransport(http) { request in
+        TracingHTTPTransport(http, trace: self.trace(redact, report))
+    }
+
+    /// The same for the requests with which WebSockets begin.
+    static func transport(
+        _ webSocket: any WebSocketTransport, redact: @escaping Redact, report: @escaping @Sendable (Line) -> Void
+    ) -> any WebSocketTransport {
+        TracingUpgradeTransport(webSocket, trace: self.trace(redact, report))
+    }
+
+    private static func trace(_ redact: @escaping Redact, _ report: @escaping @Sendable (Line) -> Void) -> TracingHTTPTransport.Trace {
+        { request in
             let trace = HTTPTrace(request, redact, report)
             return { trace.received($0) }
         }
