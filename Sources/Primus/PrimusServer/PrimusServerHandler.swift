@@ -151,7 +151,8 @@ final class PrimusServerHandler: ListenerHandler {
             guard request.field("transport") == "websocket" else {
                 return .failure(.engineIO(.unknownTransport))
             }
-            if let sid = request.field("sid") {
+            // An empty ID is none, as for the original.
+            if let sid = request.field("sid"), !sid.isEmpty {
                 guard let session = self.engineIOSession(sid) else { return .failure(.engineIO(.unknownSession)) }
                 guard !self.faults.refusesUpgrades, self.configuration.allowsUpgrades else {
                     return .failure(.engineIO(.badRequest))

@@ -147,7 +147,7 @@ import Testing
             let (named, proofs) = (Self.code(in: rule[2]), Self.code(in: rule[3]))
             #expect(!named.isEmpty && !proofs.isEmpty, "\(rule[0])")
             for file in named { #expect(files.contains(file), "\(rule[0]): there is no file \(file)") }
-            for test in proofs { #expect(tests.contains(test), "\(rule[0]): there is no test `\(test)`") }
+            for test in proofs where !tests.contains(test) { Issue.record("\(rule[0]): there is no test `\(test)`") }
         }
     }
 
@@ -159,7 +159,7 @@ import Testing
         for feature in features {
             let proofs = Self.code(in: feature[2])
             #expect(proofs.isEmpty == feature[1].hasPrefix("Not yet"), "\(feature[0])")
-            for test in proofs { #expect(tests.contains(test), "\(feature[0]): there is no test `\(test)`") }
+            for test in proofs where !tests.contains(test) { Issue.record("\(feature[0]): there is no test `\(test)`") }
         }
     }
 

@@ -43,6 +43,29 @@ import Testing
         #expect(client.driver.nextDeadline == nil && test.server.sparks.isEmpty)
     }
 
+    /// The information of SockJS is requested in a task.
+    private static let synchronous = BehaviorKind.all.filter { $0.transformer != .sockjs || $0.connections == [.webSocket] }
+
+    @Test(arguments: Self.synchronous)
+    func `in memory, a call returns when all has happened that follows from it`(kind: BehaviorKind) async throws {
+        let test = try await Behavior(kind)
+        let values = EventRecorder<PrimusValue>()
+        let record = test.server.onMessage(on: CallbackExecutor { $0() }) { message in
+            if let value = try? message.value { values.record(value) }
+        }
+        let client = test.informedClient()
+        let messages = client.messages
+        client.open()
+        #expect(client.isConnected && test.server.sparks.count == 1)
+        if kind.moves { #expect(client.transport == .webSockets) }
+        #expect(client.enqueue(1) && values.all == [1])
+        try test.server.write(2)
+        #expect(await messages.pending().map { try? $0.value } == [2])
+        client.end()
+        #expect(client.state == .closed(nil) && test.server.sparks.isEmpty)
+        record.cancel()
+    }
+
     @Test(arguments: BehaviorKind.all) func `each client in memory has a session of its own`(kind: BehaviorKind) async throws {
         let test = try await Behavior(kind)
         let echo = test.echo()

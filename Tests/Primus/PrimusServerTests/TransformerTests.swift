@@ -173,6 +173,14 @@ import Testing
         #expect(test.server.sparks.isEmpty)
     }
 
+    @Test func `an empty ID of a session is none`() async throws {
+        let test = try await ServerUnderTest { $0.transformer = .engineIO }
+        let client = test.client("/primus/?EIO=4&transport=websocket&sid=")
+        #expect(client.lines.count == 1)
+        #expect(try test.start("/primus/?EIO=4&transport=polling&sid=").body.hasPrefix("0{"))
+        #expect(test.server.sparks.count == 2 && client.end == nil)
+    }
+
     @Test func `binary packets travel in both versions of engine io`() async throws {
         for version in [PrimusServerConfiguration.Version.v8, .v6] {
             let test = try await ServerUnderTest { ($0.transformer, $0.version, $0.parser) = (.engineIO, version, .msgpack) }

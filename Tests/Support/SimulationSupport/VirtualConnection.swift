@@ -216,9 +216,9 @@ package final class VirtualConnection: SimulatedConnection, @unchecked Sendable 
             self.events?.received(self.id, MessageBatch(messages))
         }
         if self.role == .server { self.link.injectFault() }
-        // As every transport does. The user of this end doesn't count them.
+        // As every transport does; the listener answers those of clients. The user of this end doesn't count them.
         let pongs = messages.filter { $0.kind == .ping }.map { WebSocketMessage(.pong, $0.bytes) }
-        guard !pongs.isEmpty, self.phase == .open else { return }
+        guard !pongs.isEmpty, self.role == .client, self.phase == .open else { return }
         self.outgoing += pongs
         self.flush()
     }
