@@ -9,6 +9,7 @@ import RealtimeTesting
 final class RawPrimus: ListenerHandler, WebSocketEvents {
     private struct State: Sendable {
         var connection: (any WebSocketConnection)?
+        var received: [WebSocketMessage] = []
     }
 
     private let spec: [UInt8]
@@ -28,7 +29,16 @@ final class RawPrimus: ListenerHandler, WebSocketEvents {
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
     func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.send(self.greeting) }
     func closed(_ id: ConnectionID, _ reason: CloseReason) { self.state.withLock { $0.connection = nil } }
-    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {}
+
+    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
+        let messages = Array(batch.messages)
+        self.state.withLock { $0.received += messages }
+    }
+
+    /// Whether the client has sent a text, in any framing and with any parser.
+    func hasReceived(_ text: String) -> Bool {
+        self.state.withLock { $0.received }.contains { $0.bytes.firstRange(of: Array(text.utf8)) != nil }
+    }
 
     func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
         responder.respond(HTTPResponse(HTTPResponseHead(status: 200), body: self.spec))
@@ -59,19 +69,26 @@ func check(
     (configuration.transformer, configuration.parser) = (transformer, parser)
     configuration.detection = spec.isEmpty ? .off : .automatic
     configuration.messageLimit = 1 << 16
+    configuration.plugins = [.emitter, .multiplex, .substream, .responder, .emit]
     configuration.log = LogSink(minimumLevel: .trace) { _, _, _ in }
     let primus = PrimusConnection(configuration)
     let messages = primus.messages(buffer: .dropOldest(100))
+    let (events, channel, stream) = (primus.emitter.events, primus.channel("news"), primus.substream("sub"))
     primus.open()
     // The specification is a response in a task.
     for _ in 0..<20 where !primus.isConnected { await Task.yield() }
     let call = Task { try? await primus.id(within: .seconds(3600)) }
     let write = Task { try? await primus.write(1) }
+    let event = Task { _ = try? await primus.emitter.send("ask", as: Int.self, within: .seconds(3600)) }
+    let request = Task { _ = try? await primus.request(1, as: Int.self, within: .seconds(3600)) }
     for _ in 0..<5 { await Task.yield() }
     server.send(frames)
+    let isConnected = primus.isConnected
     primus.enqueue("after")
+    precondition(!isConnected || server.hasReceived("after"), "a client that is connected doesn't send")
     primus.end()
-    _ = await (call.value, write.value)
+    _ = await (call.value, write.value, event.value, request.value)
+    withExtendedLifetime((events, channel, stream)) {}
     precondition(primus.driver.read { $0.waiterCount } == 0)
     guard case .closed = primus.state else { preconditionFailure("the state is \(primus.state)") }
     // Decoding, too, must end with a value or an error.

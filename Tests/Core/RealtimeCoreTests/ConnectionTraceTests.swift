@@ -86,4 +86,55 @@ import Testing
                     "GET /stream: received 13 bytes", "ended",
                 ].map { "relay: #1 \($0)" })
     }
+
+    /// A listener that accepts WebSockets at one path.
+    private final class Gate: ListenerHandler {
+        func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
+            request.path == "/open" ? .accept(subprotocol: nil) : .reject(HTTPResponse(status: 403, text: "no"))
+        }
+
+        func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+            Ignoring()
+        }
+
+        func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {}
+    }
+
+    private final class Ignoring: WebSocketEvents {
+        func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
+        func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {}
+        func closed(_ id: ConnectionID, _ reason: CloseReason) {}
+    }
+
+    @Test(arguments: [
+        ("/open", ["GET /open", "sent", "status 101", "ended"]),
+        ("/closed", ["GET /closed", "sent", "status 403", "body no", "ended"]),
+        ("/other", ["GET /other", "sent", "error refused"]),
+    ])
+    func `the request with which a WebSocket begins is traced with the response to it`(path: String, expected: [String]) async throws {
+        let network = InMemoryNetwork(time: ManualClock().time)
+        let address = try await network.listener().start(Gate())
+        let lines = EventRecorder<String>()
+        let transport = TracingUpgradeTransport(network.webSocket) { request in
+            lines.record("\(request.method) \(request.endpoint.target)")
+            return { action in
+                switch action {
+                case .sent: lines.record("sent")
+                case .receivedHead(let head): lines.record("status \(head.status)")
+                case .receivedBody(let bytes): lines.record("body \(String(decoding: bytes, as: UTF8.self))")
+                case .ended(let error): lines.record(error.map { "error \($0.code)" } ?? "ended")
+                case .cancelled: lines.record("cancelled")
+                }
+            }
+        }
+        let port = path == "/other" ? address.port + 1 : address.port
+        let connection = transport.makeConnection(
+            WebSocketRequest(Endpoint(scheme: "ws", host: address.host, port: port, target: path)), id: ConnectionID(rawValue: 1),
+            events: Ignoring())
+        connection.open()
+        connection.enqueue(.text("x"))
+        connection.flush()
+        connection.close(.normal, reason: "")
+        #expect(lines.all == expected)
+    }
 }

@@ -22,10 +22,31 @@ import Testing
         var testDescription: String { self.rawValue }
     }
 
+    /// The scenarios of the API of Primus-Objc alone. The golden traces are about each kind of connection.
+    enum PrimusScenario: String, CaseIterable, CustomTestStringConvertible {
+        case timeouts = "The connection is lost, and the only retry exceeds its time limit"
+        case loss = "The connection is lost, without the strategy `disconnect`"
+        case refusal = "The server refuses, without the strategy `timeout`"
+        case timeout = "The first attempt exceeds its time limit, without the strategy `timeout`"
+        case scheduled = "The app ends the client while an attempt is scheduled"
+        case early = "The app ends a client that would have opened by itself"
+        case destroy = "The app destroys the client"
+
+        var testDescription: String { self.rawValue }
+
+        var strategy: [PrimusReconnectionStrategy] {
+            switch self {
+            case .loss: [.online, .timeout]
+            case .refusal, .timeout: [.disconnect, .online]
+            case .timeouts, .scheduled, .early, .destroy: []
+            }
+        }
+    }
+
     /// The events of a scenario in an article.
-    private static func events(of scenario: Scenario, in article: String) throws -> [String] {
-        let path = "Sources/Primus/\(article).md"
-        let row = try #require(try Snippets.lines(ofFile: path).first { $0.hasPrefix("| \(scenario.rawValue) |") })
+    private static func events(of scenario: String, in article: String) throws -> [String] {
+        let (path, start) = ("Sources/Primus/\(article).md", "| \(scenario) |")
+        let row = try #require(try Snippets.lines(ofFile: path).first { $0.hasPrefix(start) }).dropFirst(start.count)
         return row.split(separator: "`").enumerated().filter { $0.offset % 2 == 1 }.map { String($0.element) }
     }
 
@@ -54,6 +75,14 @@ import Testing
         (options.manual, options.transports, options.log) = (true, memory.network.transports(), .none)
         options.reconnect.retries = 1
         let primus = Primus(url: try #require(URL(string: memory.url)), options: options)
+        let recorder = Self.record(primus)
+        try await self.check(
+            scenario, in: "PrimusSwift/Documentation.docc/PrimusEvents", memory, primus.client, recorder, open: primus.open,
+            end: { primus.end() })
+    }
+
+    /// Records the events in the table of the article.
+    private static func record(_ primus: Primus) -> EventRecorder<String> {
         let (recorder, queue) = (EventRecorder<String>(), DispatchQueue(label: "listeners"))
         for event in [
             "initialised", "open", "data", "error", "close", "end", "destroy", "reconnecting", "reconnect scheduled", "reconnect",
@@ -65,9 +94,52 @@ import Testing
                 primus.on(event, queue: queue) { recorder.record(event) }
             }
         }
-        try await self.check(
-            scenario, in: "PrimusSwift/Documentation.docc/PrimusEvents", memory, primus.client, recorder, open: primus.open,
-            end: { primus.end() })
+        return recorder
+    }
+
+    @Test(arguments: PrimusScenario.allCases)
+    func `the other events of Primus have the order of the article`(scenario: PrimusScenario) async throws {
+        let article = "PrimusSwift/Documentation.docc/PrimusEvents"
+        let memory = try await InMemoryPrimus()
+        let url = try #require(URL(string: memory.url))
+        let options = PrimusConnectOptions()
+        (options.manual, options.transports, options.log) = (scenario != .early, memory.network.transports(), .none)
+        options.reconnect.retries = 1
+        options.strategy = scenario.strategy
+        // On the main actor, so that a client that opens by itself can't open in between.
+        let (primus, recorder) = await MainActor.run {
+            let primus = Primus(url: url, options: options)
+            let recorder = Self.record(primus)
+            if scenario == .early { primus.end() }
+            return (primus, recorder)
+        }
+        switch scenario {
+        case .early: break
+        case .refusal:
+            memory.server.faults.refusalStatus = 503
+            primus.open()
+        case .timeout:
+            memory.network.condition = .silent
+            primus.open()
+        case .timeouts, .loss, .scheduled, .destroy:
+            primus.open()
+            try await self.expect(Scenario.open.rawValue, in: article, memory, primus.client, recorder)
+            if scenario == .timeouts { memory.network.condition = .silent }
+            if scenario == .scheduled { memory.network.condition = .down }
+            if scenario != .destroy { memory.network.cut() }
+            if scenario == .scheduled {
+                try await eventually { recorder.all.last == "reconnect scheduled" }
+                _ = recorder.take()
+                primus.end()
+            }
+            if scenario == .destroy { primus.destroy() }
+        }
+        let expected = try Self.events(of: scenario.rawValue, in: article)
+        try await eventually {
+            if scenario == .timeout || scenario == .timeouts { memory.clock.advance(by: .milliseconds(250)) }
+            return recorder.all.count >= expected.count
+        }
+        #expect(recorder.take() == expected)
     }
 
     /// Runs a scenario, and compares what happens with the article.
@@ -77,7 +149,7 @@ import Testing
     ) async throws {
         if ![.open, .refusals, .unauthorized].contains(scenario) {
             open()
-            try await self.expect(.open, in: article, memory, client, recorder)
+            try await self.expect(Scenario.open.rawValue, in: article, memory, client, recorder)
         }
         switch scenario {
         case .open: open()
@@ -96,11 +168,11 @@ import Testing
             open()
         case .invalid: memory.server.sendRaw(.text("{"), to: try #require(memory.server.sparks.first).id)
         }
-        try await self.expect(scenario, in: article, memory, client, recorder)
+        try await self.expect(scenario.rawValue, in: article, memory, client, recorder)
     }
 
     private func expect(
-        _ scenario: Scenario, in article: String, _ memory: InMemoryPrimus, _ client: PrimusConnection, _ recorder: EventRecorder<String>
+        _ scenario: String, in article: String, _ memory: InMemoryPrimus, _ client: PrimusConnection, _ recorder: EventRecorder<String>
     ) async throws {
         let expected = try Self.events(of: scenario, in: article)
         try await eventually {

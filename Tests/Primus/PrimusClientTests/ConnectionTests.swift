@@ -281,6 +281,30 @@ import Testing
         primus.end()
     }
 
+    @Test(arguments: ["websockets", "engine.io"])
+    func `the log of the level trace has what travels, without secrets`(transformer: String) async throws {
+        let lines = EventRecorder<String>()
+        var script = ScriptedPrimus.Script()
+        script.response = { head in
+            if head.path.hasSuffix("/spec") { return HTTPResponse(status: 200, text: ScriptedPrimus.spec(transformer)) }
+            if head.target.contains("sid=") { return head.method == "POST" ? HTTPResponse(status: 200, text: "ok") : nil }
+            let packet = #"0{"sid":"secret-session","upgrades":[],"pingInterval":25000,"pingTimeout":20000}"#
+            return HTTPResponse(status: 200, headers: ["Set-Cookie": "key=secret-cookie"], text: packet)
+        }
+        let fixture = try await PrimusFixture(script) {
+            $0.allowedTransports = transformer == "engine.io" ? .polling : .all
+            $0.headers = ["Authorization": "Bearer secret-token", "X-Key": "secret-key"]
+            $0.credentials = { PrimusCredentials(headers: ["X-Token": "secret-field"], query: [("token", "secret-query")]) }
+            $0.log = LogSink(minimumLevel: .trace) { _, _, text in lines.record(text) }
+        }
+        let primus = try await fixture.open()
+        primus.enqueue(["text": "hello"])
+        try await eventually { lines.all.contains { $0.contains(#"{"text":"hello"}"#) && $0.contains("sent") } }
+        primus.end()
+        try await eventually { lines.all.contains { $0.hasSuffix("ended") } }
+        #expect(lines.all.contains { $0.hasSuffix(" open") } && !lines.all.contains { $0.contains("secret") }, "\(lines.all)")
+    }
+
     @Test func `a hook changes the URL of each attempt`() async throws {
         let number = Lock(0)
         let fixture = try await PrimusFixture {

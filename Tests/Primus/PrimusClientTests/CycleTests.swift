@@ -13,7 +13,7 @@ import Testing
         await #expect(processExitsWith: .success) { try await cycle(1_000, releases: false) }
     }
 
-    @Test func `a thousand clients that are released in the middle of calls leave no task, descriptor, thread or memory`() async {
+    @Test func `a thousand clients that are released while connected leave no task, descriptor, thread or memory`() async {
         await #expect(processExitsWith: .success) { try await cycle(1_000, releases: true) }
     }
     #endif

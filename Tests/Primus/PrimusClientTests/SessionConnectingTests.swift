@@ -131,6 +131,14 @@ import Testing
         #expect(session.respond(1, 200, Self.spec("faye")) == ["open #1 ws://host/primus"])
     }
 
+    @Test(arguments: ["", "[1]", "{}", #"{"parser":1,"transformer":"websockets"}"#, "<html>"])
+    func `a required specification that can't be read fails the attempt`(body: String) {
+        var session = self.detecting { $0.detection = .required }
+        session.open()
+        let lines = session.respond(1, 200, body)
+        #expect(lines.first == "attemptFailed detectionFailed" && !lines.contains { $0.contains("ws:") }, "\(lines)")
+    }
+
     @Test func `a failed attempt says that there is no specification either`() {
         for silent in [false, true] {
             var session = self.detecting { $0.strategies = [] }

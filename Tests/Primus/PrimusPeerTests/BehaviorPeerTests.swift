@@ -148,6 +148,23 @@ struct BehaviorPeerTests {
         }
     }
 
+    @Test(arguments: Dialect.some.filter { $0.server == "primus6" })
+    func `a server that no longer answers the client's pings is left`(dialect: Dialect) async throws {
+        let transport = SilentTransport(Transports.standard.webSocket)
+        try await ClientPeerTests().with(dialect) {
+            $0.retry = .quick
+            $0.transports.webSocket = transport
+            ($0.pingInterval, $0.pongTimeout) = (.milliseconds(200), .milliseconds(300))
+        } _: { _, primus in
+            let updates = primus.updates().makeAsyncIterator()
+            try await primus.opened(within: .seconds(300))
+            transport.isSilent = true
+            while let update = await updates.next() { if update == .offline { break } }
+            transport.isSilent = false
+            while let update = await updates.next() { if case .reconnected = update { break } }
+        }
+    }
+
     @Test(arguments: Dialect.losses.filter { $0.isOverHTTP && !$0.moves })
     func `a session that another server doesn't know is lost, and the client begins one there`(dialect: Dialect) async throws {
         let other = try Peer(dialect.server, dialect.serverOptions)

@@ -88,7 +88,8 @@ struct ClientPeerTests {
             "", "text", "\"quoted\" \\ \n", "ä€😀\u{2028}", [1, [nil, "x"]], ["a": ["b": []]],
             .string(String(repeating: "long ", count: 20_000)),
         ]
-        if dialect.carriesBytes { values.append(.bytes([0, 1, 255])) }
+        // The parser json passes on a binary message, and the server writes its buffer as an object, which is bytes again.
+        if dialect.carriesBytes || dialect.transformer != "sockjs" { values.append(.bytes([0, 1, 255])) }
         if dialect.parser == "ejson" || dialect.parser == "msgpack" {
             values += [.date(PrimusDate(milliseconds: 1_700_000_000_123)), .double(.infinity), .expression(pattern: "a+", flags: "g")]
         }

@@ -41,8 +41,8 @@ final class HeldTransport: WebSocketTransport {
     }
 }
 
-private final class HeldConnection: WebSocketConnection {
-    private let connection: any WebSocketConnection
+private final class HeldConnection: ConnectionDecorator {
+    let connection: any WebSocketConnection
     private let transport: HeldTransport
 
     init(_ connection: any WebSocketConnection, _ transport: HeldTransport) {
@@ -50,12 +50,39 @@ private final class HeldConnection: WebSocketConnection {
     }
 
     func open() { self.transport.open(self.connection) }
-    func enqueue(_ message: WebSocketMessage) { self.connection.enqueue(message) }
-    func flush() { self.connection.flush() }
-    func pauseReading() { self.connection.pauseReading() }
-    func resumeReading() { self.connection.resumeReading() }
-    func close(_ code: CloseCode, reason: String) { self.connection.close(code, reason: reason) }
-    func abandon() { self.connection.abandon() }
+}
+
+/// A transport whose connections receive nothing while the test says so.
+final class SilentTransport: WebSocketTransport {
+    private let transport: any WebSocketTransport
+    private let state = Lock(false)
+
+    init(_ transport: any WebSocketTransport) {
+        self.transport = transport
+    }
+
+    var isSilent: Bool {
+        get { self.state.withLock { $0 } }
+        set { self.state.withLock { $0 = newValue } }
+    }
+
+    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
+        self.transport.makeConnection(request, id: id, events: SilentEvents(events, self))
+    }
+}
+
+private final class SilentEvents: WebSocketEvents {
+    private let events: any WebSocketEvents
+    private let transport: SilentTransport
+
+    init(_ events: any WebSocketEvents, _ transport: SilentTransport) {
+        (self.events, self.transport) = (events, transport)
+    }
+
+    func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.events.opened(id, head: head) }
+    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) { if !self.transport.isSilent { self.events.received(id, batch) } }
+    func writing(_ id: ConnectionID, paused: Bool) { self.events.writing(id, paused: paused) }
+    func closed(_ id: ConnectionID, _ reason: CloseReason) { self.events.closed(id, reason) }
 }
 
 /// A balancer that doesn't remember which server has a session: all requests go to the server that was set last.

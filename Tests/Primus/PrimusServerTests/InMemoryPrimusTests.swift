@@ -82,6 +82,45 @@ import Testing
         echo.cancel()
     }
 
+    /// Packets that are nested too deeply, or have a length that they don't have.
+    private static func bombs(_ parser: PrimusParserKind) -> [WebSocketMessage] {
+        switch parser {
+        case .msgpack: [.binary(Array(repeating: 0x91, count: 50_000)), .binary([0xDD, 0xFF, 0xFF, 0xFF, 0xFF])]
+        case .binary: [.binary(Array(repeating: 0x91, count: 50_000)), .binary([0xBB, 0xFF, 0xFF, 0xFF, 0xFF])]
+        default: [.text(String(repeating: "[", count: 50_000)), .text(String(repeating: #"{"a":"#, count: 50_000))]
+        }
+    }
+
+    @Test(arguments: PrimusParserKind.builtIn)
+    func `a packet that would need too much is an error on either side, and its neighbors arrive`(parser: PrimusParserKind) async throws {
+        let primus = try await self.start(Pair(transformer: .websockets, parser: parser, version: .v8))
+        let (numbers, problems) = (EventRecorder<Int>(), EventRecorder<Bool>())
+        let record = primus.server.onMessage { message in
+            do { numbers.record(try message.value.int ?? -1) } catch { problems.record(true) }
+        }
+        let client = primus.client()
+        let messages = client.messages(buffer: .dropOldest(100))
+        client.open()
+        try await client.opened(within: .seconds(600))
+        let spark = try #require(primus.server.sparks.first)
+        let raw = RawClient(primus.network.transports().webSocket, primus.address, "/primus", [:])
+        let coding = try #require(PrimusCoding(parser))
+        for (number, bomb) in Self.bombs(parser).enumerated() {
+            try spark.write(number)
+            primus.server.sendRaw(bomb, to: spark.id)
+            raw.socket.send([try coding.message(PrimusValue.int(Int64(number))), bomb])
+        }
+        try spark.write(2)
+        raw.socket.send([try coding.message(PrimusValue.int(2))])
+        var received: [Int?] = []
+        for message in await messages.pending() { received.append((try? message.value)?.int) }
+        #expect(received == [0, nil, 1, nil, 2] && client.isConnected)
+        try await eventually { numbers.all.count == 3 && problems.all.count == 2 }
+        #expect(numbers.all == [0, 1, 2] && raw.end == nil)
+        client.end()
+        record.cancel()
+    }
+
     private func start(_ pair: Pair) async throws -> InMemoryPrimus {
         var configuration = PrimusServerConfiguration()
         (configuration.transformer, configuration.parser, configuration.version) = (pair.transformer, pair.parser, pair.version)

@@ -27,8 +27,14 @@ struct PrimusServerPeerTests {
         }
         var isOld: Bool { self.client == "primus6-client" }
 
-        /// The options of the client that select the transport.
-        var options: JSONValue {
+        /// The options of the client that select the transport, and others.
+        func options(and others: [String: JSONValue]) -> JSONValue {
+            guard case .object(var options) = self.transportOptions else { return self.transportOptions }
+            for (name, value) in others { options[name] = value }
+            return .object(options)
+        }
+
+        private var transportOptions: JSONValue {
             switch (self.transformer, self.transport) {
             case (_, nil): [:]
             case (.engineIO, _): ["websockets": false]
@@ -82,7 +88,8 @@ struct PrimusServerPeerTests {
 
     /// Runs a server that echoes, and a client.
     private func with(
-        _ pair: Pair, plugins: String = "", _ configure: (inout PrimusServerConfiguration) -> Void = { _ in },
+        _ pair: Pair, plugins: String = "", options: [String: JSONValue] = [:],
+        _ configure: (inout PrimusServerConfiguration) -> Void = { _ in },
         _ body: (PrimusServer, Peer, EventRecorder<HTTPRequestHead>) async throws -> Void
     ) async throws {
         var configuration = PrimusServerConfiguration()
@@ -102,7 +109,9 @@ struct PrimusServerPeerTests {
         let client = try Peer(
             pair.client,
             ["--transformer", "\(pair.transformer)", "--parser", "\(pair.parser)"] + (plugins.isEmpty ? [] : ["--plugins", plugins]))
-        try await client.perform(["do": "open", "url": .string("http://127.0.0.1:\(address.port)/?token=1"), "options": pair.options])
+        try await client.perform([
+            "do": "open", "url": .string("http://127.0.0.1:\(address.port)/?token=1"), "options": pair.options(and: options),
+        ])
         _ = try await client.line { $0["event"]?.string == "open" }
         try await body(server, client, requests)
         let unexpected = requests.all.filter { !pair.makes($0) }.map(\.target)
@@ -161,20 +170,21 @@ struct PrimusServerPeerTests {
         }
     }
 
-    @Test func `a client of Primus answers heartbeats`() async throws {
-        try await self.with(Self.pairs[0]) {
+    @Test(arguments: Self.pairs.filter { $0.transformer == .websockets && $0.parser == .json })
+    func `a client of Primus answers heartbeats, or sends them`(pair: Pair) async throws {
+        let (options, text): ([String: JSONValue], String) = pair.isOld ? (["ping": 200], "primus::ping::") : ([:], "primus::pong::")
+        try await self.with(pair, options: options) {
             $0.pingInterval = .milliseconds(200)
         } _: { server, _, _ in
-            var pongs = 0
+            var count = 0
             for await event in server.events {
-                guard case .received(_, let message) = event, String(decoding: message.bytes, as: UTF8.self).contains("primus::pong::")
-                else {
+                guard case .received(_, let message) = event, String(decoding: message.bytes, as: UTF8.self).contains(text) else {
                     continue
                 }
-                pongs += 1
-                if pongs == 3 { break }
+                count += 1
+                if count == 3 { break }
             }
-            #expect(pongs == 3)
+            #expect(count == 3)
         }
     }
 

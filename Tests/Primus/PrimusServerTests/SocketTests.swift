@@ -8,6 +8,32 @@ import Testing
 
 /// A server on sockets.
 @Suite(.usesSockets, .timeLimit(.minutes(10))) struct SocketTests {
+    private final class Hello: ListenerHandler {
+        func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
+            responder.respond(HTTPResponse(status: 200, text: "hello"))
+        }
+    }
+
+    @Test(arguments: BehaviorKind.all) func `a server shares a port with another handler`(kind: BehaviorKind) async throws {
+        let server = PrimusServer(configuration: Self.configuration(kind), log: .none)
+        let listener = SocketListener()
+        let address = try await listener.start(ListenerRouter([.path("/primus", server.listenerHandler), .path("/hello", Hello())]))
+        let echo = server.onMessage { message in _ = try? message.spark.write(message.value) }
+        let client = Self.client(address, kind)
+        let messages = client.messages.makeAsyncIterator()
+        client.open()
+        try await client.opened(within: .seconds(300))
+        try await client.write(1)
+        #expect(try await messages.next()?.value == 1)
+        let endpoint = Endpoint(scheme: "http", host: address.host, port: address.port, target: "/hello")
+        let response = try await SocketHTTPTransport(keepAlive: .off).send(HTTPRequest("GET", endpoint))
+        #expect(String(decoding: response.body, as: UTF8.self) == "hello")
+        client.end()
+        echo.cancel()
+        await server.stop()
+        await listener.stop()
+    }
+
     @Test func `a message that is too long ends the connection with the code 1009`() async throws {
         var configuration = PrimusServerConfiguration()
         configuration.messageLimit = 100
@@ -24,9 +50,8 @@ import Testing
     /// Connects over sockets, because a network in memory has no limits.
     @Test(arguments: BehaviorKind.all)
     func `a message above the limit of the server is a typed error, and affects no other client`(kind: BehaviorKind) async throws {
-        var configuration = PrimusServerConfiguration()
-        (configuration.transformer, configuration.version, configuration.messageLimit) = (kind.transformer, kind.version, 200)
-        kind.configureServer(&configuration)
+        var configuration = Self.configuration(kind)
+        configuration.messageLimit = 200
         let server = PrimusServer(configuration: configuration, log: .none)
         let address = try await server.start(on: SocketListener())
         let echo = server.onMessage { message in _ = try? message.spark.write(message.value) }
@@ -63,10 +88,7 @@ import Testing
 
     @Test(arguments: BehaviorKind.overHTTP)
     func `with the default limits, a request can have as many messages as the server accepts`(kind: BehaviorKind) async throws {
-        var configuration = PrimusServerConfiguration()
-        (configuration.transformer, configuration.version) = (kind.transformer, kind.version)
-        kind.configureServer(&configuration)
-        let server = PrimusServer(configuration: configuration, log: .none)
+        let server = PrimusServer(configuration: Self.configuration(kind), log: .none)
         let address = try await server.start(on: SocketListener())
         let values = EventRecorder<Int>()
         let token = server.onMessage { values.record((try? $0.value)?.string?.utf8.count ?? 0) }
@@ -80,6 +102,16 @@ import Testing
         client.end()
         token.cancel()
         await server.stop()
+    }
+
+    /// Beside other work, a client may need long for its next request, and for the answer to a ping.
+    private static func configuration(_ kind: BehaviorKind) -> PrimusServerConfiguration {
+        var configuration = PrimusServerConfiguration()
+        (configuration.transformer, configuration.version) = (kind.transformer, kind.version)
+        (configuration.pingInterval, configuration.silenceTimeout) = (nil, nil)
+        (configuration.sockJSDisconnectDelay, configuration.enginePingTimeout) = (.seconds(300), .seconds(300))
+        kind.configureServer(&configuration)
+        return configuration
     }
 
     /// A client of a server on sockets, which isn't open.

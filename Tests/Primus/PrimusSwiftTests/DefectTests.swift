@@ -106,9 +106,11 @@ import FoundationNetworking
     }
 
     @Test func `the delays of two clients differ, and aren't rounded`() async throws {
+        #expect(Set((0..<4).map { _ in Transports.standard.seed() }).count == 4)
         var delays: Set<Double> = []
         for seed in 1...4 {
             let test = try await PrimusFixture()
+            // In memory, tests have the same delays each time.
             test.options.transports = test.memory.network.transports(seed: UInt64(seed))
             let seen = EventRecorder<Double>()
             test.primus.on("reconnect scheduled", queue: test.queue) { (options: PrimusReconnectOptions) in seen.record(options.scheduled) }

@@ -102,6 +102,118 @@ import Testing
         #expect(primus.readyState == .open)
     }
 
+    /// The events of messages and heartbeats, with the text of their argument.
+    private func recordTexts(_ test: PrimusFixture) -> EventRecorder<String> {
+        let seen = EventRecorder<String>()
+        for event in [
+            "outgoing::data", "incoming::data", "incoming::ping", "outgoing::pong", "outgoing::ping", "incoming::pong", "incoming::id",
+        ] { test.primus.on(event, queue: test.queue) { (text: String) in seen.record("\(event) \(text)") } }
+        test.primus.on("initialised", queue: test.queue) { (transformer: String, parser: String) in
+            seen.record("initialised \(transformer) \(parser)")
+        }
+        return seen
+    }
+
+    @Test(arguments: [PrimusServerConfiguration.Version.v8, .v6])
+    func `the events of messages and heartbeats have their texts`(version: PrimusServerConfiguration.Version) async throws {
+        var server = PrimusServerConfiguration()
+        server.version = version
+        let test = try await PrimusFixture(server)
+        let seen = self.recordTexts(test)
+        test.primus.open()
+        try await test.awaits("open")
+        #expect(seen.take() == ["initialised websockets json"])
+        test.primus.write(["a": 1])
+        try await eventually { test.memory.server.sparks.count == 1 && !seen.all.isEmpty }
+        try test.memory.server.sparks[0].write([true])
+        try await eventually { seen.all.count == 2 }
+        #expect(seen.take() == [#"outgoing::data {"a":1}"#, "incoming::data [true]"])
+        let ids = EventRecorder<String?>()
+        test.primus.id { ids.record($0) }
+        try await eventually { ids.all == [test.memory.server.sparks[0].id] }
+        #expect(seen.take().last == "incoming::id \(test.memory.server.sparks[0].id)")
+        try await eventually {
+            test.memory.clock.advance(by: .seconds(1))
+            return seen.all.contains { $0.contains("::pong ") }
+        }
+        let heartbeat = seen.all.filter { $0.contains("::ping ") || $0.contains("::pong ") }.prefix(2)
+        let names = version == .v8 ? ["incoming::ping", "outgoing::pong"] : ["outgoing::ping", "incoming::pong"]
+        #expect(heartbeat.map { String($0.prefix { $0 != " " }) } == names)
+        // The answer has the digits of the question.
+        #expect(Set(heartbeat.map { $0.split(separator: " ").last.flatMap { Int($0) } }).count == 1, "\(heartbeat)")
+    }
+
+    @Test(arguments: [false, true])
+    func `the events of failures have the error, and those of attempts the attempt as well`(isSilent: Bool) async throws {
+        let test = try await PrimusFixture { $0.reconnect.retries = 1 }
+        let seen = EventRecorder<String>()
+        for event in ["timeout", "error", "incoming::error"] {
+            test.primus.on(event, queue: test.queue) { (error: any Error) in seen.record("\(event) \((error as NSError).code)") }
+        }
+        for event in ["reconnect timeout", "reconnect failed"] {
+            test.primus.on(event, queue: test.queue) { (error: any Error, options: PrimusReconnectOptions) in
+                let error = error as NSError
+                seen.record("\(event) \(error.code) \(error.domain == PrimusErrorDomain) \(options.attempt)")
+            }
+        }
+        test.memory.network.condition = isSilent ? .silent : .down
+        test.primus.open()
+        try await eventually {
+            test.memory.clock.advance(by: .seconds(1))
+            return seen.all.contains { $0.hasPrefix("reconnect failed") }
+        }
+        // The codes of Primus-Objc: 1000 for a client that can't connect, 1001 for a time limit.
+        #expect(
+            seen.all
+                == (isSilent
+                    ? ["timeout 1001", "reconnect timeout 1001 true 1", "reconnect failed 1001 true 1"]
+                    : ["incoming::error 1000", "error 1000", "incoming::error 1000", "reconnect failed 1000 true 1"]))
+    }
+
+    @Test func `a client is writable while it is connected, and events of the application have arguments`() async throws {
+        let test = try await PrimusFixture()
+        #expect(!test.primus.writable)
+        try await test.open()
+        #expect(test.primus.writable)
+        let seen = EventRecorder<String>()
+        test.primus.on("mine", queue: test.queue) { (number: Int, text: String) in seen.record("\(number) \(text)") }
+        #expect(test.primus.emit("mine", 1, "a"))
+        try await eventually { seen.all == ["1 a"] }
+        test.primus.end()
+        #expect(!test.primus.writable)
+    }
+
+    @Test func `more messages than may wait for a connection are refused, and an error says so`() async throws {
+        let test = try await PrimusFixture()
+        let errors = EventRecorder<PrimusError.Code>()
+        test.primus.on("error", queue: test.queue) { (error: PrimusError) in errors.record(error.code) }
+        for number in 0..<1024 { #expect(test.primus.write(number)) }
+        #expect(!test.primus.write(1024))
+        try await eventually { errors.all == [.queueFull] }
+        let received = EventRecorder<Int>()
+        let record = test.memory.server.onMessage { message in if let number = try? message.value.int { received.record(number) } }
+        try await test.open()
+        try await eventually { received.all.count == 1024 }
+        #expect(received.all == Array(0..<1024))
+        record.cancel()
+    }
+
+    @Test func `a transform that throws discards its message, and an error says so`() async throws {
+        struct Unwanted: Error {}
+        let test = try await PrimusFixture()
+        let (errors, data) = (EventRecorder<PrimusError.Code>(), EventRecorder<Int>())
+        test.primus.on("error", queue: test.queue) { (error: PrimusError) in errors.record(error.code) }
+        test.primus.on("data", queue: test.queue) { (number: Int) in data.record(number) }
+        test.primus.transform("incoming") { message in
+            if message["data"] as? Int == 2 { throw Unwanted() }
+            return true
+        }
+        try await test.open()
+        for number in 1...3 { try test.memory.server.sparks[0].write(number) }
+        try await eventually { data.all.count == 2 && errors.all.count == 1 }
+        #expect(data.all == [1, 3] && errors.all == [.transformFailed])
+    }
+
     @Test func `the events about reconnects have the options of the attempt`() async throws {
         let test = try await PrimusFixture { ($0.reconnect.minDelay, $0.reconnect.maxDelay) = (2, 2) }
         let seen = EventRecorder<String>()
@@ -387,13 +499,16 @@ import Testing
 
     @Test func `a thousand cycles leave nothing`() async throws {
         let memory = try await InMemoryPrimus()
-        for _ in 0..<1000 {
+        for cycle in 0..<1000 {
             weak var weakPrimus: Primus?
             do {
                 let primus = Primus(url: URL(string: memory.url)!, options: PrimusFixture.options(memory))
                 weakPrimus = primus
-                primus.on("open") {}
+                let isOpen = Signal()
+                primus.on("open") { isOpen.send() }
                 primus.open()
+                // Every other one in the middle of the attempt.
+                if cycle.isMultiple(of: 2) { await isOpen.wait() }
                 primus.end()
             }
             try await eventually { weakPrimus == nil }

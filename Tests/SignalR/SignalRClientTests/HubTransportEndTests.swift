@@ -33,11 +33,15 @@ import Testing
         try await client.start()
         let call = Task { try await client.invoke("Never") }
         let ticks = try client.stream("Ticks", of: Int.self)
-        let (numbers, input) = AsyncStream.makeStream(of: Int.self)
         let inputEnds = EventRecorder<Int>()
-        input.onTermination = { _ in inputEnds.record(1) }
-        input.yield(1)
-        let sum = Task { try await client.invoke("Sum", HubUpload(numbers), as: Int.self) }
+        // Only the call refers to the sequence, which ends when it is released if the connection ends while an item is sent.
+        let sum = Task {
+            let numbers = AsyncStream<Int> { input in
+                input.yield(1)
+                input.onTermination = { _ in inputEnds.record(1) }
+            }
+            return try await client.invoke("Sum", HubUpload(numbers), as: Int.self)
+        }
         // The methods run one after another, and streams beside them.
         try await eventually { running.all.count == 3 }
         switch end {

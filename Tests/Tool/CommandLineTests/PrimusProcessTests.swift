@@ -154,7 +154,11 @@ struct PrimusProcessTests {
     func `options that suit the server's specification are accepted, and it is requested once`(options: [String]) async throws {
         let server = try await Server()
         let result = try await server.primus("write", ["1", "--count", "1", "--json", "--verbose"] + options)
-        #expect(result.status == 0 && result.output.filter { $0.contains("/primus/spec") && $0.contains("request") }.count == 1)
+        let requests = result.output.filter { $0.hasPrefix(#"{"type":"request","method":"GET""#) }
+        #expect(result.status == 0 && requests.count == 2 && requests[0].contains("/primus/spec"), "\(requests)")
+        // The second one becomes the WebSocket.
+        #expect(requests.last?.contains(#""url":"ws://127.0.0.1"#) == true)
+        #expect(result.output.contains { $0.hasPrefix(#"{"type":"response","status":101"#) }, "\(result.output)")
         #expect(result.output.contains(#"{"type":"data","data":1}"#), "\(result.output)")
         await server.server.stop()
     }

@@ -104,8 +104,6 @@ package final class FaultyConnection: ConnectionDecorator, TimerClient {
 
     // MARK: WebSocketConnection
 
-    package func open() { self.connection.open() }
-
     package func enqueue(_ message: WebSocketMessage) {
         self.state.withLock { state in
             if state.isSilent { return }
@@ -119,12 +117,6 @@ package final class FaultyConnection: ConnectionDecorator, TimerClient {
             self.schedule(&state)
         }
     }
-
-    package func flush() { self.connection.flush() }
-
-    package func pauseReading() { self.connection.pauseReading() }
-
-    package func resumeReading() { self.connection.resumeReading() }
 
     /// Sends all delayed messages, and closes the connection regardless of faults.
     package func close(_ code: CloseCode, reason: String) {

@@ -41,9 +41,19 @@ package struct TracingTransport: WebSocketTransport {
     }
 }
 
-/// A connection that changes or reports what another connection does.
+/// A connection that changes or reports what another connection does. It passes on each call that it doesn't implement.
 package protocol ConnectionDecorator: WebSocketConnection {
     var connection: any WebSocketConnection { get }
+}
+
+extension ConnectionDecorator {
+    package func open() { self.connection.open() }
+    package func enqueue(_ message: WebSocketMessage) { self.connection.enqueue(message) }
+    package func flush() { self.connection.flush() }
+    package func pauseReading() { self.connection.pauseReading() }
+    package func resumeReading() { self.connection.resumeReading() }
+    package func close(_ code: CloseCode, reason: String) { self.connection.close(code, reason: reason) }
+    package func abandon() { self.connection.abandon() }
 }
 
 extension WebSocketConnection {
@@ -148,8 +158,6 @@ package final class TracedConnection: ConnectionDecorator {
         self.trace = trace
     }
 
-    package func open() { self.connection.open() }
-
     package func enqueue(_ message: WebSocketMessage) {
         self.unreported.withLock { $0.append(message) }
         self.connection.enqueue(message)
@@ -159,9 +167,6 @@ package final class TracedConnection: ConnectionDecorator {
         self.reportMessages()
         self.connection.flush()
     }
-
-    package func pauseReading() { self.connection.pauseReading() }
-    package func resumeReading() { self.connection.resumeReading() }
 
     package func close(_ code: CloseCode, reason: String) {
         self.reportMessages()

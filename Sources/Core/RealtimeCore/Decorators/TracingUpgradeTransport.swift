@@ -32,13 +32,6 @@ private final class TracedUpgrade: ConnectionDecorator {
         self.report(.sent)
         self.connection.open()
     }
-
-    func enqueue(_ message: WebSocketMessage) { self.connection.enqueue(message) }
-    func flush() { self.connection.flush() }
-    func pauseReading() { self.connection.pauseReading() }
-    func resumeReading() { self.connection.resumeReading() }
-    func close(_ code: CloseCode, reason: String) { self.connection.close(code, reason: reason) }
-    func abandon() { self.connection.abandon() }
 }
 
 private final class TracedUpgradeEvents: WebSocketEvents {

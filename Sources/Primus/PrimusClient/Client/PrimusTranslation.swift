@@ -76,8 +76,8 @@ extension PrimusFraming {
 }
 
 /// A connection whose messages are translated before they are sent.
-final class PrimusTranslatedConnection: WebSocketConnection {
-    private let connection: any WebSocketConnection
+final class PrimusTranslatedConnection: ConnectionDecorator {
+    let connection: any WebSocketConnection
     private let translation: PrimusTranslation
     private struct State: Sendable {
         var messages: [WebSocketMessage] = []
@@ -90,8 +90,6 @@ final class PrimusTranslatedConnection: WebSocketConnection {
     init(_ connection: any WebSocketConnection, _ translation: PrimusTranslation) {
         (self.connection, self.translation) = (connection, translation)
     }
-
-    func open() { self.connection.open() }
 
     // Called under the lock of the session, where the application's code must not run.
     func enqueue(_ message: WebSocketMessage) { self.state.withLock { $0.messages.append(message) } }
@@ -124,15 +122,10 @@ final class PrimusTranslatedConnection: WebSocketConnection {
         }
     }
 
-    func pauseReading() { self.connection.pauseReading() }
-    func resumeReading() { self.connection.resumeReading() }
-
     func close(_ code: CloseCode, reason: String) {
         self.state.withLock { $0.close = (code, reason) }
         self.translate()
     }
-
-    func abandon() { self.connection.abandon() }
 }
 
 /// The receiver of a connection's events, which passes them on with translated messages.
