@@ -109,7 +109,7 @@ import Testing
             "outgoing::data", "incoming::data", "incoming::ping", "outgoing::pong", "outgoing::ping", "incoming::pong", "incoming::id",
         ] { test.primus.on(event, queue: test.queue) { (text: String) in seen.record("\(event) \(text)") } }
         test.primus.on("initialised", queue: test.queue) { (transformer: String, parser: String) in
-            seen.record("initialised \(transformer) \(parser)")
+            seen.record("server \(transformer) \(parser)")
         }
         return seen
     }
@@ -122,7 +122,7 @@ import Testing
         let seen = self.recordTexts(test)
         test.primus.open()
         try await test.awaits("open")
-        #expect(seen.take() == ["initialised websockets json"])
+        #expect(seen.take() == ["server websockets json"])
         test.primus.write(["a": 1])
         try await eventually { test.memory.server.sparks.count == 1 && !seen.all.isEmpty }
         try test.memory.server.sparks[0].write([true])
