@@ -135,7 +135,7 @@ let signalR: [Target] = [
     .testTarget(
         name: "SignalRReadmeTests",
         dependencies: readme, path: "Tests/SignalR/SignalRReadmeTests", swiftSettings: [.swiftLanguageMode(.v6)] + strict),
-    tests("SignalRServerTests", in: "SignalR", ["SignalRServer", "SignalRWire", "RealtimeSockets"] + support),
+    tests("SignalRServerTests", in: "SignalR", ["SignalRServer", "SignalRWire", "RealtimeSockets", "ProxySupport"] + support),
     tests(
         "SignalRPeerTests", in: "SignalR",
         ["SignalRClient", "SignalRHubs", "SignalRWire", "RealtimeSockets", "RealtimeTransports", "ProxySupport"] + support),
@@ -155,7 +155,7 @@ let primus: [Target] = [
         ["PrimusTesting", "PrimusClient", "PrimusServer", "PrimusWire", "RealtimeSockets", "RealtimeTransports", "ProxySupport"] + support),
     tests(
         "PrimusServerTests", in: "Primus",
-        ["PrimusTesting", "PrimusClient", "PrimusServer", "PrimusWire", "RealtimeSockets"] + support),
+        ["PrimusTesting", "PrimusClient", "PrimusServer", "PrimusWire", "RealtimeSockets", "ProxySupport"] + support),
     tests("PrimusSwiftTests", in: "Primus", primusSwift),
     // Without the settings of this package, as in applications.
     .testTarget(

@@ -148,7 +148,8 @@ extension PrimusServerHandler {
         let rules = EngineIOServedRules(version, cookie: cookie, self.configuration)
         let key = ByteString(sid)
         let session = EngineIOServedSession(
-            rules, version, time: self.time, backlogBytes: self.configuration.sessionBacklogLimit, trace: self.trace,
+            rules, version, time: self.time, backlogBytes: self.configuration.sessionBacklogLimit,
+            probeTimeout: self.configuration.engineProbeTimeout, trace: self.trace,
             ignoresProbes: { [weak self] in self?.faults.ignoresProbes ?? false },
             onEnd: { [weak self] in self?.forget(key) })
         self.sessions.withLock { $0[key] = session }

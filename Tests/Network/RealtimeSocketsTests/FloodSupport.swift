@@ -63,7 +63,9 @@ final class FloodedServer: ListenerHandler {
     struct Counts: Sendable {
         var messages = 0
         var bytes = 0
-        /// The number of bytes received from floods when the neighbor had sent a message.
+        /// The number of messages received from the neighbor.
+        var arrived = 0
+        /// What was received from floods when the neighbor had sent a message that has not arrived yet.
         var sent: (messages: Int, bytes: Int)?
         /// The most that was received from floods before a message of the neighbor.
         var worst = (messages: 0, bytes: 0)
@@ -93,8 +95,15 @@ final class FloodedServer: ListenerHandler {
         request.target == "/neighbor" ? Neighbor(self, connection) : Flood(self)
     }
 
-    /// The neighbor has sent a message.
-    func noteSent() { self.counts.withLock { $0.sent = ($0.messages, $0.bytes) } }
+    /// The neighbor has sent a message. Has no effect if the message has arrived already: the flood that follows didn't delay it.
+    ///
+    /// - Parameter number: The number of messages that the neighbor has sent.
+    func noteSent(_ number: Int) {
+        self.counts.withLock { counts in
+            guard counts.arrived < number else { return }
+            counts.sent = (counts.messages, counts.bytes)
+        }
+    }
 
     /// Waits until floods have sent something.
     func flooded() async { await self.recorder.wait(1) }
@@ -126,7 +135,9 @@ final class FloodedServer: ListenerHandler {
         func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
 
         func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
+            let count = batch.entries.count
             self.server.counts.withLock { counts in
+                counts.arrived += count
                 guard let sent = counts.sent.take() else { return }
                 counts.worst.messages = max(counts.worst.messages, counts.messages - sent.messages)
                 counts.worst.bytes = max(counts.worst.bytes, counts.bytes - sent.bytes)

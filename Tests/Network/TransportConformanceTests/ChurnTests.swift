@@ -1,4 +1,5 @@
 #if canImport(Glibc)
+import ProxySupport
 import RealtimeCore
 import RealtimeSockets
 import RealtimeTesting
@@ -84,7 +85,7 @@ private func cyclesOverHTTP(_ cycles: Int, inMemory: Bool) async throws {
     let transports =
         inMemory
         ? network.transports() : Transports(webSocket: SocketWebSocketTransport(), http: SocketHTTPTransport(), time: clock.time)
-    let listener: any Listener = inMemory ? network.listener() : SocketListener()
+    let listener: any Listener = inMemory ? network.listener() : SocketListener(limits: .forTests)
     let server = ScriptedServer(
         Behavior(received: { connection, message in
             switch message {

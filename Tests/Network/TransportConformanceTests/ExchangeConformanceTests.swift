@@ -18,7 +18,8 @@ struct ExchangeConformanceTests {
         })
         try await transport.with(behavior) { connector in
             let events = RecordedExchange()
-            let request = HTTPRequest("GET", connector.setup.endpoint(connector.address).http, idleTimeout: .seconds(600))
+            let request = HTTPRequest(
+                "GET", connector.setup.endpoint(connector.address).http, connectTimeout: .seconds(600), idleTimeout: .seconds(600))
             let exchange = connector.setup.http.makeExchange(request, id: ExchangeID(rawValue: 1), events: events)
             exchange.start()
             try await eventually { events.events == [.head(200)] }
@@ -84,7 +85,8 @@ struct ExchangeConformanceTests {
         let events = RecordedExchange()
         // The system never assigns this port to a test.
         let endpoint = Endpoint(scheme: setup.scheme, host: "127.0.0.1", port: 1).http
-        let exchange = setup.http.makeExchange(HTTPRequest("GET", endpoint), id: ExchangeID(rawValue: 1), events: events)
+        let request = HTTPRequest("GET", endpoint, connectTimeout: .seconds(600), idleTimeout: .seconds(600))
+        let exchange = setup.http.makeExchange(request, id: ExchangeID(rawValue: 1), events: events)
         exchange.start()
         try await eventually { events.events == [.ended(.refused)] }
     }

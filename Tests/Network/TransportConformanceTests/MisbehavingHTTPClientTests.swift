@@ -1,3 +1,4 @@
+import ProxySupport
 import RealtimeCore
 import RealtimeSystem
 import RealtimeTesting
@@ -18,15 +19,16 @@ import Testing
         private let neighborProbe = Probe()
 
         init() async throws {
-            var limits = ListenerLimits()
+            var limits = ListenerLimits.forTests
             limits.bodyBytes = 1 << 20
             self.listener = SocketListener(limits: limits)
             self.relay = RelayServer(offering: [.polling], time: EventLoop.shared)
             let address = try await self.listener.start(self.relay)
             self.endpoint = Endpoint(scheme: "http", host: address.host, port: address.port)
+            let patient = PatientTransport(webSocket: SocketWebSocketTransport(), http: self.http)
             self.neighbor = RelayClient.connect(
                 RelaySession.Request(kind: .polling, token: "neighbor"), to: self.endpoint,
-                over: Transports(webSocket: SocketWebSocketTransport(), http: self.http, time: EventLoop.shared), HTTPClient.Cookies(),
+                over: Transports(webSocket: patient, http: patient, time: EventLoop.shared), HTTPClient.Cookies(),
                 id: ConnectionID(rawValue: 1), events: self.neighborProbe)
             self.neighbor.open()
             _ = try await self.neighborProbe.opened()
@@ -53,7 +55,7 @@ import Testing
         func request(_ action: String, _ token: String, _ body: [UInt8] = []) -> HTTPRequest {
             var endpoint = self.endpoint.appending(path: "relay/\(action)")
             endpoint.addQuery("token", token)
-            return HTTPRequest("POST", endpoint, body: body, idleTimeout: .seconds(600))
+            return HTTPRequest("POST", endpoint, body: body, connectTimeout: .seconds(600), idleTimeout: .seconds(600))
         }
 
         func send(_ action: String, _ token: String, _ text: String = "") async throws -> String {

@@ -1,3 +1,4 @@
+import ProxySupport
 import RealtimeCore
 import RealtimeSystem
 import RealtimeTesting
@@ -18,19 +19,20 @@ import Testing
         let server: RawServer
         let probe = Probe()
         let connection: any WebSocketConnection
-        private let listener = SocketListener()
+        private let listener = SocketListener(limits: .forTests)
         private let relay: RelayServer
         private let neighbor: any WebSocketConnection
         private let neighborProbe = Probe()
 
         init(_ kind: Kind, _ script: @escaping RawServer.Script) async throws {
-            let (http, time) = (SocketHTTPTransport(), EventLoop.shared)
+            let transport = PatientTransport(webSocket: SocketWebSocketTransport(), http: SocketHTTPTransport())
+            let time = EventLoop.shared
             self.relay = RelayServer(offering: [.polling, .stream], time: time)
             let address = try await self.listener.start(self.relay)
             func connection(_ port: Int, _ token: String, _ time: any TimeSource, _ events: Probe) -> any WebSocketConnection {
                 RelayClient.connect(
                     RelaySession.Request(kind: kind, token: token), to: Endpoint(scheme: "http", host: "127.0.0.1", port: port),
-                    over: Transports(webSocket: SocketWebSocketTransport(), http: http, time: time), HTTPClient.Cookies(),
+                    over: Transports(webSocket: transport, http: transport, time: time), HTTPClient.Cookies(),
                     id: ConnectionID(rawValue: 1), events: events)
             }
             self.neighbor = connection(address.port, "neighbor", time, self.neighborProbe)

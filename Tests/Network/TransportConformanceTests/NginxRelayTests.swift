@@ -121,11 +121,13 @@ struct NginxRelayTests {
             responder.begin(HTTPResponseHead(status: 200))
             responders.record(responder)
         }
-        let listener = SocketListener()
+        let listener = SocketListener(limits: .forTests)
         let nginx = try await Nginx(to: try await listener.start(handler).port) { $0.isBuffering = true }
         try await nginx.start()
         let events = RecordedExchange()
-        let request = HTTPRequest("GET", Endpoint(scheme: "http", host: "127.0.0.1", port: nginx.port, target: "/stream"))
+        let request = HTTPRequest(
+            "GET", Endpoint(scheme: "http", host: "127.0.0.1", port: nginx.port, target: "/stream"), connectTimeout: .seconds(600),
+            idleTimeout: .seconds(600))
         let exchange = SocketHTTPTransport().makeExchange(request, id: ExchangeID(rawValue: 1), events: events)
         exchange.start()
         try await eventually { responders.all.count == 1 }
@@ -141,7 +143,7 @@ struct NginxRelayTests {
 
     /// Waits for responses through nginx, so that it has handled what arrived before.
     private static func roundTrips(_ nginx: Nginx) async throws {
-        let transport = SocketHTTPTransport()
+        let transport = PatientTransport(webSocket: SocketWebSocketTransport(), http: SocketHTTPTransport())
         for _ in 0..<20 {
             _ = try await transport.send(
                 HTTPRequest("GET", Endpoint(scheme: "http", host: "127.0.0.1", port: nginx.port, target: "/relay/unknown")))

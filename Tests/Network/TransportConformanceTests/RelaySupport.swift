@@ -13,7 +13,7 @@ struct RunningRelay: Sendable {
     let port: Int
 
     init(_ kind: RelaySession.Kind, isSecure: Bool = false, streamHeaders: HTTPHeaders = [:]) async throws {
-        var limits = ListenerLimits()
+        var limits = ListenerLimits.forTests
         // Streams and polls don't end by themselves.
         limits.shutdownTimeout = .milliseconds(10)
         self.server = RelayServer(offering: [kind], streamHeaders: streamHeaders, time: EventLoop.shared)
@@ -26,6 +26,24 @@ struct RunningRelay: Sendable {
     func stop() async { await self.listener.stop() }
 }
 
+/// Sends requests with timeouts that no test reaches by accident.
+struct PatientTransport: WebSocketTransport, HTTPExchangeTransport {
+    let webSocket: SocketWebSocketTransport
+    let http: SocketHTTPTransport
+
+    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
+        var request = request
+        request.timeout = .seconds(600)
+        return self.webSocket.makeConnection(request, id: id, events: events)
+    }
+
+    func makeExchange(_ request: HTTPRequest, id: ExchangeID, events: any HTTPExchangeEvents) -> any HTTPExchange {
+        var request = request
+        (request.connectTimeout, request.idleTimeout) = (.seconds(600), .seconds(600))
+        return self.http.makeExchange(request, id: id, events: events)
+    }
+}
+
 /// A client of a relay server, whose events are recorded. It ends when it is released.
 final class RecordedRelayClient: Sendable {
     let client: RelayClient
@@ -34,14 +52,16 @@ final class RecordedRelayClient: Sendable {
 
     /// Creates a client that reconnects a moment after each loss.
     init(port: Int, isSecure: Bool, proxy: ProxyConfiguration = .none, trusting tls: TLSConfiguration = TestTLS.client) {
-        let transports = Transports(
-            webSocket: SocketWebSocketTransport(tls: tls, proxy: proxy), http: SocketHTTPTransport(tls: tls, proxy: proxy),
-            time: EventLoop.shared)
+        let patient = PatientTransport(
+            webSocket: SocketWebSocketTransport(tls: tls, proxy: proxy), http: SocketHTTPTransport(tls: tls, proxy: proxy))
+        let transports = Transports(webSocket: patient, http: patient, time: EventLoop.shared)
         var policy = ConnectionPolicy()
         policy.openTimeout = .seconds(600)
         let events = EventRecorder<RelaySession.Event>()
         self.client = RelayClient(
             Endpoint(scheme: isSecure ? "https" : "http", host: "localhost", port: port), over: transports, policy: policy,
+            // Without a heartbeat, silence doesn't end a connection.
+            heartbeat: HeartbeatPolicy(),
             retry: { _ in .after(.milliseconds(50)) })
         self.events = events
         self.observation = self.client.observe { events.record($0) }

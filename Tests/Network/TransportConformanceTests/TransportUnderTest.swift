@@ -1,3 +1,4 @@
+import ProxySupport
 import RealtimeSystem
 import RealtimeCore
 import RealtimeSockets
@@ -52,7 +53,7 @@ enum TransportUnderTest: String, CaseIterable, Sendable, CustomTestStringConvert
         let http: any HTTPExchangeTransport
         let listener: any Listener
         let scheme: String
-        /// The clock of connections over HTTP.
+        /// The server's clock of connections over HTTP.
         var time: (any TimeSource)?
 
         /// Decorates a handler, so that its connections are of the kind that the client opens.
@@ -67,7 +68,7 @@ enum TransportUnderTest: String, CaseIterable, Sendable, CustomTestStringConvert
 
     /// Limits for requests that contain whole messages.
     private static var largeBodies: ListenerLimits {
-        var limits = ListenerLimits()
+        var limits = ListenerLimits.forTests
         limits.bodyBytes = 32 << 20
         return limits
     }
@@ -91,18 +92,22 @@ enum TransportUnderTest: String, CaseIterable, Sendable, CustomTestStringConvert
             return Setup(
                 transport: FramedHTTPTransport(transports, isStream: self.isStream), http: http,
                 listener: SocketListener(limits: Self.largeBodies),
-                scheme: "ws", time: EventLoop.shared)
+                // The time limits of the server's connections, which a client on a busy machine may exceed, don't elapse.
+                scheme: "ws", time: ManualClock().time)
         case .sockets:
-            return Setup(transport: SocketWebSocketTransport(), http: SocketHTTPTransport(), listener: SocketListener(), scheme: "ws")
+            return Setup(
+                transport: SocketWebSocketTransport(), http: SocketHTTPTransport(), listener: SocketListener(limits: .forTests),
+                scheme: "ws")
         #if canImport(Darwin)
         case .urlSession:
             return Setup(
-                transport: URLSessionWebSocketTransport(), http: URLSessionHTTPTransport(), listener: SocketListener(), scheme: "ws")
+                transport: URLSessionWebSocketTransport(), http: URLSessionHTTPTransport(), listener: SocketListener(limits: .forTests),
+                scheme: "ws")
         #endif
         case .tls:
             return Setup(
                 transport: SocketWebSocketTransport(tls: TestTLS.client), http: SocketHTTPTransport(tls: TestTLS.client),
-                listener: SocketListener(tls: try TestTLS.server()), scheme: "wss")
+                listener: SocketListener(tls: try TestTLS.server(), limits: .forTests), scheme: "wss")
         }
     }
 

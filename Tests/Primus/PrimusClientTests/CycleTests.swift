@@ -31,6 +31,9 @@ private func cycle(_ count: Int, releases: Bool) async throws {
     func makeClient() -> PrimusConnection {
         var configuration = PrimusConfiguration(Endpoint(scheme: "http", host: address.host, port: address.port), transports: .standard)
         configuration.log = .none
+        // Beside other work, a task of the client may be late.
+        (configuration.detectionTimeout, configuration.connectTimeout) = (.seconds(300), .seconds(300))
+        configuration.silenceLimit = .seconds(300)
         configuration.credentials = { [:] }
         configuration.transforms = [.incoming { _ in true }, .outgoing { _ in true }]
         return PrimusConnection(configuration)
@@ -43,11 +46,11 @@ private func cycle(_ count: Int, releases: Bool) async throws {
             let client = releases ? makeClient() : shared
             driver = client.driver
             client.open()
-            try await client.opened()
+            try await client.opened(within: .seconds(300))
             try await client.write("a")
             client.enqueue("b")
             // A call in progress retains its client.
-            let call = releases ? nil : Task { _ = try? await client.id() }
+            let call = releases ? nil : Task { _ = try? await client.id(within: .seconds(300)) }
             if !releases {
                 try await eventually { client.driver.read { $0.waiterCount } > 0 }
                 client.end()

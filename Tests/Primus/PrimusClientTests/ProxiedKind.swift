@@ -31,7 +31,8 @@ struct ProxiedKind: Sendable, CustomTestStringConvertible {
     func server(_ configure: (inout PrimusServerConfiguration) -> Void = { _ in }) -> (server: PrimusServer, echo: CallbackObservation) {
         var configuration = PrimusServerConfiguration()
         configuration.transformer = self.transformer
-        configuration.authorizationTimeout = .seconds(600)
+        (configuration.authorizationTimeout, configuration.engineProbeTimeout) = (.seconds(600), .seconds(600))
+        (configuration.sockJSDisconnectDelay, configuration.enginePingTimeout) = (.seconds(300), .seconds(300))
         configure(&configuration)
         let server = PrimusServer(configuration: configuration, log: .none)
         return (server, server.onMessage { message in _ = try? message.spark.write(message.value) })
@@ -43,7 +44,7 @@ struct ProxiedKind: Sendable, CustomTestStringConvertible {
         configuration.log = .none
         configuration.connectTimeout = .seconds(600)
         configuration.detectionTimeout = .seconds(600)
-        configuration.silenceLimit = .seconds(600)
+        (configuration.silenceLimit, configuration.probeTimeout) = (.seconds(600), .seconds(600))
         configuration.retry = .delays([.milliseconds(20)])
         configuration.connectionKinds = self.connections
         configuration.allowedTransports = self.connections == [.polling] && self.transformer == .engineIO ? .polling : .all

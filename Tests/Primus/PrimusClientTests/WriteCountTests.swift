@@ -15,9 +15,11 @@ import Testing
         defer { loop.shutdown() }
         let (server, listener) = (PluginServer(), SocketListener())
         let address = try await listener.start(server)
+        // The time stands still, so that the client checks nothing in between.
+        let network = InMemoryNetwork(clock: ManualClock(standstillLimit: nil))
         var configuration = try PrimusConfiguration(url: "http://\(address.host):\(address.port)/primus")
         configuration.transports = Transports(
-            webSocket: SocketWebSocketTransport(loop: loop), http: InMemoryNetwork(time: loop).http, time: loop)
+            webSocket: SocketWebSocketTransport(loop: loop), http: network.http, time: network.time)
         (configuration.detection, configuration.log) = (.off, .none)
         let primus = PrimusConnection(configuration)
         primus.open()

@@ -209,6 +209,20 @@ import Testing
         #expect(client.end != nil && test.server.sparks.isEmpty)
     }
 
+    @Test func `the time for an answer begins again when the server reads again`() async throws {
+        let test = try await self.start().test
+        let client = test.client(Self.socketPath)
+        test.clock.advance(by: .milliseconds(300))
+        let spark = try #require(test.server.sparks.first)
+        test.server.silence(spark.id)
+        test.clock.advance(by: .milliseconds(190))
+        test.server.silence(spark.id, false)
+        test.clock.advance(by: .milliseconds(190))
+        #expect(client.end == nil && test.server.sparks.count == 1)
+        test.clock.advance(by: .milliseconds(10))
+        #expect(client.end != nil && test.server.sparks.isEmpty)
+    }
+
     // MARK: End
 
     @Test func `a client ends its session over polling`() async throws {

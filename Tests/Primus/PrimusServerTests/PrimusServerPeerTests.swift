@@ -1,6 +1,7 @@
 import PeerSupport
 import PrimusServer
 import PrimusWire
+import ProxySupport
 import RealtimeCoding
 import RealtimeCore
 import RealtimeSockets
@@ -97,6 +98,7 @@ struct PrimusServerPeerTests {
         if pair.isOld { configuration.version = .v6 }
         // Beside other tests, a client may need long until it asks for messages again.
         (configuration.sockJSDisconnectDelay, configuration.enginePingTimeout) = (.seconds(300), .seconds(300))
+        (configuration.authorizationTimeout, configuration.engineProbeTimeout) = (.seconds(600), .seconds(600))
         configure(&configuration)
         let requests = EventRecorder<HTTPRequestHead>()
         configuration.authorize = { request in
@@ -105,7 +107,7 @@ struct PrimusServerPeerTests {
         }
         let server = PrimusServer(configuration: configuration, log: .none)
         let echo = server.onMessage { message in _ = try? message.spark.write(message.value) }
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         let client = try Peer(
             pair.client,
             ["--transformer", "\(pair.transformer)", "--parser", "\(pair.parser)"] + (plugins.isEmpty ? [] : ["--plugins", plugins]))

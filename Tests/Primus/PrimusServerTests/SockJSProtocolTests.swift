@@ -278,6 +278,23 @@ import Testing
         echo.cancel()
     }
 
+    @Test func `the time for a pong begins again when the server reads again`() async throws {
+        let (test, echo) = try await self.start()
+        let client = test.client("/primus/0/s/websocket")
+        test.network.condition = .silent
+        test.clock.advance(by: .seconds(25))
+        test.network.condition = .up
+        let spark = try #require(test.server.sparks.first)
+        test.server.silence(spark.id)
+        test.clock.advance(by: .seconds(19.9))
+        test.server.silence(spark.id, false)
+        test.clock.advance(by: .seconds(9.9))
+        #expect(test.server.sparks.count == 1 && client.end == nil)
+        test.clock.advance(by: .seconds(0.1))
+        #expect(test.server.sparks.isEmpty && client.end != nil)
+        echo.cancel()
+    }
+
     @Test func `a raw WebSocket receives no pings`() async throws {
         let test = try await self.start().test
         let client = test.client("/primus/websocket")

@@ -1,5 +1,6 @@
 import PrimusClient
 import PrimusServer
+import ProxySupport
 import RealtimeCore
 import RealtimeSockets
 import RealtimeTesting
@@ -53,7 +54,7 @@ import Testing
         var configuration = Self.configuration(kind)
         configuration.messageLimit = 200
         let server = PrimusServer(configuration: configuration, log: .none)
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         let echo = server.onMessage { message in _ = try? message.spark.write(message.value) }
         func client() async throws -> PrimusConnection {
             let client = Self.client(address, kind)
@@ -89,7 +90,7 @@ import Testing
     @Test(arguments: BehaviorKind.overHTTP)
     func `with the default limits, a request can have as many messages as the server accepts`(kind: BehaviorKind) async throws {
         let server = PrimusServer(configuration: Self.configuration(kind), log: .none)
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         let values = EventRecorder<Int>()
         let token = server.onMessage { values.record((try? $0.value)?.string?.utf8.count ?? 0) }
         let client = Self.client(address, kind)
@@ -104,24 +105,10 @@ import Testing
         await server.stop()
     }
 
-    /// Beside other work, a client may need long for its next request, and for the answer to a ping.
-    private static func configuration(_ kind: BehaviorKind) -> PrimusServerConfiguration {
-        var configuration = PrimusServerConfiguration()
-        (configuration.transformer, configuration.version) = (kind.transformer, kind.version)
-        (configuration.pingInterval, configuration.silenceTimeout) = (nil, nil)
-        (configuration.sockJSDisconnectDelay, configuration.enginePingTimeout) = (.seconds(300), .seconds(300))
-        kind.configureServer(&configuration)
-        return configuration
-    }
+    private static func configuration(_ kind: BehaviorKind) -> PrimusServerConfiguration { .patient(kind) }
 
-    /// A client of a server on sockets, which isn't open.
     private static func client(_ address: ListenerAddress, _ kind: BehaviorKind) -> PrimusConnection {
-        var configuration = PrimusConfiguration(Endpoint(scheme: "http", host: address.host, port: address.port), transports: .standard)
-        (configuration.log, configuration.retry) = (.none, .none)
-        // Beside other work, an answer may take long.
-        (configuration.detectionTimeout, configuration.connectTimeout) = (.seconds(300), .seconds(300))
-        kind.configureClient(&configuration)
-        return PrimusConnection(configuration)
+        PrimusConnection(.patient(address, kind))
     }
 
     @Test func `releasing a server ends its connections and its listener`() async throws {

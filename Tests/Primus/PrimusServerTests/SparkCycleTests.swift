@@ -1,5 +1,6 @@
 @testable import PrimusClient
 import PrimusServer
+import ProxySupport
 import RealtimeCore
 import RealtimeSockets
 import RealtimeTesting
@@ -21,20 +22,18 @@ import Testing
 /// Opens and ends clients over sockets, with calls of both sides in progress, and compares the resources of the process before and after.
 private func cycle(_ name: String) async throws {
     guard let kind = BehaviorKind.all.first(where: { $0.name == name }) else { preconditionFailure("no kind \(name)") }
-    var configuration = PrimusServerConfiguration()
-    (configuration.transformer, configuration.version, configuration.plugins) = (kind.transformer, kind.version, .all)
-    kind.configureServer(&configuration)
+    var configuration = PrimusServerConfiguration.patient(kind)
+    configuration.plugins = .all
     var server: PrimusServer! = PrimusServer(configuration: configuration, log: .none)
     var callbacks = [
         server.onMessage { message in _ = try? message.spark.write(message.value) },
         server.onChannel("news") { event in if case .message(let channel, _) = event { try? channel.write("more") } },
     ]
-    let address = try await server.start(on: SocketListener())
+    let address = try await server.start(on: SocketListener(limits: .forTests))
 
     func makeClient() -> PrimusConnection {
-        var configuration = PrimusConfiguration(Endpoint(scheme: "http", host: address.host, port: address.port), transports: .standard)
-        (configuration.log, configuration.plugins) = (.none, [.emitter, .multiplex])
-        kind.configureClient(&configuration)
+        var configuration = PrimusConfiguration.patient(address, kind)
+        (configuration.retry, configuration.plugins) = (.standard, [.emitter, .multiplex])
         return PrimusConnection(configuration)
     }
 

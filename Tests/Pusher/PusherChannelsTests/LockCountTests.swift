@@ -1,6 +1,7 @@
 #if DEBUG
 import PusherChannels
 import PusherServer
+import PusherTestSupport
 import RealtimeCore
 import RealtimeCoding
 import RealtimeSockets
@@ -21,10 +22,11 @@ struct LockCountTests {
             webSocket: SocketWebSocketTransport(loop: loop), http: SocketHTTPTransport(loop: loop), time: loop)
         configuration.authorizer = .secret("secret")
         configuration.log = .none
+        configuration.allowLongTimes()
         let client = PusherClient(configuration)
         client.connect()
         let channel = try client.subscribe("private-room")
-        try await channel.subscribed()
+        try await channel.subscribed(within: .seconds(300))
         try await body(server, channel, loop)
         client.disconnect()
         await server.stop()

@@ -44,6 +44,7 @@ struct MistakeTests {
     private func failure(_ address: ListenerAddress, useTLS: Bool) async throws -> String {
         var configuration = PusherConfiguration(key: "key", host: address.host, port: address.port, useTLS: useTLS)
         configuration.log = .none
+        configuration.allowLongTimes()
         let client = PusherClient(configuration)
         let errors = client.errors
         client.connect()

@@ -1,6 +1,7 @@
 import ProxySupport
 import PusherChannels
 import PusherServer
+import PusherTestSupport
 import RealtimeCore
 import RealtimeSockets
 import TestSupport
@@ -44,6 +45,7 @@ struct PusherForwardProxyTests {
         configuration.authorizer = .secret("secret")
         configuration.backoff = Backoff(base: .milliseconds(1), cap: .milliseconds(10))
         configuration.log = .none
+        configuration.allowLongTimes()
         do {
             try await body(proxy, server, configuration)
         } catch {
@@ -62,7 +64,7 @@ struct PusherForwardProxyTests {
             client.connect()
             let channel = try client.subscribe("private-orders")
             let events = channel.events("tick")
-            try await channel.subscribed()
+            try await channel.subscribed(within: .seconds(300))
             let publisher = PusherPublisher(
                 appID: "1", key: "key", secret: "secret",
                 endpoint: Endpoint(scheme: configuration.useTLS ? "https" : "http", host: "localhost", port: configuration.port ?? 0),
@@ -78,11 +80,11 @@ struct PusherForwardProxyTests {
         try await Self.withProxy(.http, secure: false) { proxy, server, configuration in
             let client = PusherClient(configuration)
             client.connect()
-            let first = try await client.connected()
+            let first = try await client.connected(within: .seconds(300))
             let states = client.states
             proxy.dropTunnels()
             _ = await states.first { $0.name == "connecting" }
-            #expect(try await client.connected() != first)
+            #expect(try await client.connected(within: .seconds(300)) != first)
             #expect(proxy.targets.count >= 2)
             client.disconnect()
         }

@@ -1,6 +1,7 @@
 import RealtimeCoding
 import PusherChannels
 import PusherServer
+import PusherTestSupport
 import PusherWire
 import RealtimeSockets
 import TestSupport
@@ -22,6 +23,7 @@ struct PusherOnAPortTests {
                 var configuration = PusherConfiguration(key: key, host: address.host, port: address.port, useTLS: false)
                 configuration.authorizer = authorizer
                 configuration.log = .none
+                configuration.allowLongTimes()
                 return PusherClient(configuration)
             }
         } catch {
@@ -37,7 +39,7 @@ struct PusherOnAPortTests {
         try await self.withServer(profile) { _, makeClient in
             let client = makeClient("another", nil)
             client.connect()
-            let error = await #expect(throws: PusherError.self) { try await client.connected() }
+            let error = await #expect(throws: PusherError.self) { try await client.connected(within: .seconds(300)) }
             #expect(error?.code == .rejected && error?.serverCode == 4001)
         }
     }
@@ -55,7 +57,7 @@ struct PusherOnAPortTests {
                 })
             client.connect()
             let room = try client.subscribe("presence-room")
-            try await room.subscribed()
+            try await room.subscribed(within: .seconds(300))
             #expect(room.members.map(\.id) == ["deep"])
             #expect(room.members.me?.info?.description == info)
             client.disconnect()
@@ -71,6 +73,7 @@ struct PusherOnAPortTests {
             var configuration = PusherConfiguration(key: "key", host: address.host, port: address.port, useTLS: false)
             configuration.backoff = Backoff(base: .milliseconds(1), cap: .milliseconds(1))
             configuration.log = .none
+            configuration.allowLongTimes()
             let client = PusherClient(configuration)
             let errors = client.errors
             let error = await DescriptorShortage.during {
@@ -78,7 +81,7 @@ struct PusherOnAPortTests {
                 return await errors.first { _ in true }
             }
             #expect(error?.code == .connectionLost && (error?.cause as? TransportError)?.code == .system)
-            _ = try await client.connected()
+            _ = try await client.connected(within: .seconds(300))
             #expect(server.socketIDs.count == 1)
             client.disconnect()
             await server.stop()

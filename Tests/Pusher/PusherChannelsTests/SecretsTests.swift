@@ -161,13 +161,14 @@ import Testing
             var configuration = PusherConfiguration(key: server.app.key, host: host, port: address.port, useTLS: false)
             configuration.authorizer = authorizer
             configuration.log = LogSink(minimumLevel: .debug) { lines.record("\($0) \($1) \($2)") }
+            configuration.allowLongTimes()
             return PusherClient(configuration)
         }
         let endpoint = Endpoint(scheme: "http", host: "anna:hunter-1@127.0.0.1", port: address.port, target: "/auth?query-hunter-2")
         let authorizing = client(address.host, .endpoint(PusherAuthorizationEndpoint(endpoint)))
         authorizing.connect()
         let channel = try authorizing.subscribe("private-one")
-        let error = try await #require(throws: PusherError.self) { try await channel.subscribed() }
+        let error = try await #require(throws: PusherError.self) { try await channel.subscribed(within: .seconds(300)) }
         #expect(error.code == .authorizationFailed && (error.cause as? TransportError)?.code == .invalidURL)
         authorizing.disconnect()
 

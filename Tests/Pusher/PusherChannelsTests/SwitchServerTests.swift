@@ -1,4 +1,5 @@
 import PusherServer
+import PusherTestSupport
 import PusherTesting
 import RealtimeCore
 import RealtimeSockets
@@ -176,15 +177,16 @@ import Testing
         let secondAddress = try await second.start(on: SocketListener())
         var configuration = PusherConfiguration(key: "key", host: firstAddress.host, port: firstAddress.port, useTLS: false)
         configuration.log = .none
+        configuration.allowLongTimes()
         let client = PusherClient(configuration)
         client.connect()
         let prices = try client.subscribe("prices")
-        try await prices.subscribed()
+        try await prices.subscribed(within: .seconds(300))
         let events = prices.events()
         for number in 1...3 {
             let (server, address) = number == 2 ? (first, firstAddress) : (second, secondAddress)
             try client.switchServer { $0.port = address.port }
-            try await prices.subscribed()
+            try await prices.subscribed(within: .seconds(300))
             let socketID = try #require(client.socketID)
             #expect(server.socketIDs == [socketID])
             server.publish("price", to: "prices", data: "\(number)")

@@ -351,9 +351,10 @@ import Testing
         let address = try await #require(server).start(on: SocketListener())
         var configuration = PusherConfiguration(key: "key", host: address.host, port: address.port, useTLS: false)
         configuration.log = .none
+        configuration.allowLongTimes()
         let client = PusherClient(configuration)
         client.connect()
-        try await client.connected()
+        try await client.connected(within: .seconds(300))
         let states = client.states
         server = nil
         #expect(await states.first { $0 == .connecting } == .connecting)

@@ -149,7 +149,10 @@ import Testing
     }
 
     @Test func `a request that is rejected is repeated, and the events of a batch stay together`() async throws {
-        let (pusher, received) = try await self.start(status: { $0 < 3 ? 500 : 200 }) { $0.sendsBatches = true }
+        let (pusher, received) = try await self.start(status: { $0 < 3 ? 500 : 200 }) {
+            // The clock runs ahead of the tasks that send.
+            ($0.sendsBatches, $0.retryPeriod) = (true, .seconds(1_000_000))
+        }
         let client = pusher.client()
         client.connect()
         try client.subscribe("a")

@@ -1,4 +1,5 @@
 import Foundation
+import ProxySupport
 import RealtimeCore
 import RealtimeSockets
 import RealtimeSystem
@@ -29,6 +30,7 @@ private final class RefreshFixture: Sendable {
         // Long enough for the lifetime of a token, and for other tests, which use the processor.
         (configuration.clientTimeout, configuration.keepAliveInterval) = (.seconds(100_000), .seconds(50_000))
         (configuration.handshakeTimeout, configuration.authenticationTimeout) = (.seconds(600), .seconds(600))
+        configuration.connectTimeout = .seconds(600)
         return configuration
     }
 
@@ -119,12 +121,11 @@ private final class RefreshFixture: Sendable {
         let fixture = RefreshFixture()
         let server = SignalRServer(configuration: fixture.configuration, hooks: fixture.hooks, log: .none)
         server.hub("/hub").on("User") { caller in caller.userID }
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         var configuration = try HubConfiguration(url: "http://\(address.host):\(address.port)/hub")
         configuration.accessToken = { fixture.token() }
         configuration.log = .none
-        // Beside many other tests, a message may take long.
-        configuration.serverTimeout = .seconds(600)
+        configuration.allowLongTimes()
         let client = HubClient(configuration)
         try await client.start()
         #expect(try await client.refreshAuthentication() == .seconds(3600))

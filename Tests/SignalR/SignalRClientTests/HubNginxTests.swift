@@ -16,6 +16,8 @@ struct HubNginxTests {
         _ configuration: SignalRServerConfiguration = SignalRServerConfiguration(), _ change: (inout Nginx.Options) -> Void,
         _ body: (SignalRServer, _ client: (HubTransportKinds) throws -> HubClient) async throws -> Void
     ) async throws {
+        var configuration = configuration
+        configuration.allowLongTimes()
         let server = SignalRServer(configuration: configuration, log: .none)
         server.hub("/chat").on("Add") { (caller, a: Int, b: Int) in a + b }
         let address = try await server.start(on: SocketListener())
@@ -25,6 +27,7 @@ struct HubNginxTests {
             var options = try HubConfiguration(url: "http://127.0.0.1:\(nginx.port)/chat")
             options.allowedTransports = transports
             options.log = .none
+            options.allowLongTimes()
             return HubClient(options)
         }
         await nginx.stop()

@@ -1,3 +1,4 @@
+import ProxySupport
 import RealtimeCore
 import RealtimeSockets
 import RealtimeTesting
@@ -23,18 +24,11 @@ struct HubTLSTests {
 
     private static let trusted = TLSConfiguration.TrustRoots.only([Self.pem("root")])
 
-    private static let longTime = Duration.seconds(600)
-
     private static func pem(_ name: String) -> PEM { .file(Vectors.path("certificates/\(name).pem")) }
 
     private static func start() async throws -> Running {
         var configuration = SignalRServerConfiguration()
         configuration.allowLongTimes()
-        var limits = ListenerLimits()
-        limits.headTimeout = Self.longTime
-        limits.bodyTimeout = Self.longTime
-        limits.upgradeTimeout = Self.longTime
-        limits.stallTimeout = Self.longTime
         let requests = EventRecorder<Bool>()
         var hooks = SignalRServerHooks()
         hooks.authenticate = { request in
@@ -55,7 +49,7 @@ struct HubTLSTests {
             }
         }
         let identity = TLSIdentity(certificateChain: Self.pem("server"), privateKey: Self.pem("server-key"))
-        let address = try await server.start(on: SocketListener(tls: TLSServerConfiguration(identity), limits: limits))
+        let address = try await server.start(on: SocketListener(tls: TLSServerConfiguration(identity), limits: .forTests))
         return Running(server: server, address: address, requests: requests)
     }
 

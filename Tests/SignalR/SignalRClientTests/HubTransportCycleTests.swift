@@ -45,7 +45,12 @@ private struct Cycles {
 
     init(_ transport: HubTransport, inMemory: Bool) async throws {
         let network = InMemoryNetwork(clock: self.clock)
-        self.server = inMemory ? SignalRServer(network: network, log: .none) : SignalRServer(log: .none)
+        // In memory, `stop()` expects that no timer of the default limits is left.
+        var limits = SignalRServerConfiguration()
+        if !inMemory { limits.allowLongTimes() }
+        self.server =
+            inMemory
+            ? SignalRServer(network: network, configuration: limits, log: .none) : SignalRServer(configuration: limits, log: .none)
         self.hub = self.server.hub("/hub")
         let address = try await self.server.start(on: inMemory ? network.listener() : SocketListener())
         let endpoint = Endpoint(scheme: "http", host: address.host, port: address.port, target: "/hub")
@@ -53,6 +58,7 @@ private struct Cycles {
         configuration.allowedTransports = HubTransportKinds(transport)
         configuration.accessToken = { "token" }
         configuration.log = .none
+        if !inMemory { configuration.allowLongTimes() }
         self.client = HubClient(configuration)
         self.client.on("Note") { (_: Int) in }
         let (begun, ended) = (self.begun, self.ended)

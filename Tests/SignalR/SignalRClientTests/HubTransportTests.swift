@@ -58,6 +58,8 @@ import Testing
         let updates = EventRecorder<HubUpdate>()
         let token = client.onUpdate(on: HubCallbackExecutor { $0() }) { updates.record($0) }
         let id = try await client.start()
+        // Updates follow the state, on the thread that has connected.
+        try await eventually { updates.all.count == 3 }
         #expect(updates.all == [.state(.connecting), .transport(.longPolling), .state(.connected(connectionID: id))])
         token.cancel()
     }

@@ -17,6 +17,9 @@ extension SignalRServerConfiguration {
         self.handshakeTimeout = .seconds(600)
         self.authenticationTimeout = .seconds(600)
         self.clientTimeout = .seconds(600)
+        // Less than `eventually` waits: with long polling, the server may learn of an end only in this way, since a client that stops tells it
+        // for at most five seconds.
+        self.disconnectTimeout = .seconds(120)
         self.clientResultTimeout = .seconds(600)
     }
 }

@@ -74,6 +74,8 @@ private func cycle(_ count: Int, releases: Bool) async throws {
     func makeClient() -> HubClient {
         var options = HubConfiguration(endpoint, transports: .standard)
         (options.log, options.retry) = (.none, .standard)
+        // Other tests use the processor.
+        (options.connectTimeout, options.handshakeTimeout, options.serverTimeout) = (.seconds(600), .seconds(600), .seconds(600))
         options.accessToken = { "token" }
         let client = HubClient(options)
         client.on("note") { (_: Int) in }

@@ -25,6 +25,8 @@ import Testing
         options.accessToken = { "token" }
         options.retry = .delays([.zero, .milliseconds(10), .seconds(1)])
         options.log = .none
+        // Other tests use the processor.
+        (options.connectTimeout, options.handshakeTimeout, options.serverTimeout) = (.seconds(600), .seconds(600), .seconds(600))
         let client = HubClient(options)
         client.on("add") { (a: Int, b: Int) in a + b }
         let updates = client.updates()

@@ -496,6 +496,8 @@ import Testing
             $0.retry = .backoff(Backoff(base: .seconds(1), cap: .seconds(2)))
         }
         let start = Task { await hubError { try await hub.client.start(within: .seconds(10)) } }
+        // Before its start, the client is stopped as well.
+        try await eventually { hub.client.state == .connecting }
         for _ in 1...10 {
             hub.clock.advance(by: .seconds(1))
             await Task.yield()

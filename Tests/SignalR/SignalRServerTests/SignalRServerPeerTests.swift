@@ -1,4 +1,5 @@
 import PeerSupport
+import ProxySupport
 import RealtimeCoding
 import RealtimeSockets
 import RealtimeTesting
@@ -24,6 +25,7 @@ private enum PeerHub {
         configuration.authenticationTimeout = .seconds(600)
         configuration.connectTimeout = .seconds(600)
         configuration.handshakeTimeout = .seconds(600)
+        configuration.clientTimeout = .seconds(600)
         configuration.clientResultTimeout = .seconds(600)
         configuration.disconnectTimeout = .seconds(600)
         configuration.allowsStatefulReconnects = true
@@ -142,7 +144,7 @@ struct DotNetPeerTests {
     func `the .NET client calls every kind of method`(format: String) async throws {
         let disconnected = EventRecorder<String>()
         let server = PeerHub.makeServer(disconnected)
-        let port = try await server.start(on: SocketListener()).port
+        let port = try await server.start(on: SocketListener(limits: .forTests)).port
         let peer = try Peer("dotnet-client")
         try await PeerHub.callEveryMethod(server, port, disconnected, with: peer, "ws", format, isTypeScript: false)
         await server.stop()
@@ -163,7 +165,7 @@ struct BrowserPeerTests {
 
     /// Chromium keeps idle connections open that the server has ended.
     private static var listener: SocketListener {
-        var limits = ListenerLimits()
+        var limits = ListenerLimits.forTests
         limits.shutdownTimeout = .zero
         return SocketListener(limits: limits)
     }
@@ -204,7 +206,7 @@ struct SignalRServerPeerTests {
     func `the TypeScript client calls every kind of method`(transport: String, format: String) async throws {
         let disconnected = EventRecorder<String>()
         let server = PeerHub.makeServer(disconnected)
-        let port = try await server.start(on: SocketListener()).port
+        let port = try await server.start(on: SocketListener(limits: .forTests)).port
         let peer = try Peer("signalr-client")
         try await PeerHub.callEveryMethod(server, port, disconnected, with: peer, transport, format, isTypeScript: true)
         await server.stop()
@@ -216,7 +218,7 @@ struct SignalRServerPeerTests {
         let hub = server.hub("/test")
         let noted = EventRecorder<Int>()
         hub.on("Note") { (caller, number: Int) in noted.record(number) }
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         let peer = try Peer("signalr-client")
         let url = JSONValue.string("http://127.0.0.1:\(address.port)/test")
         try await peer.perform([
@@ -242,7 +244,7 @@ struct SignalRServerPeerTests {
     @Test(arguments: [("sse", "json"), ("lp", "json"), ("lp", "msgpack")])
     func `the TypeScript client reconnects over the other transports`(transport: String, format: String) async throws {
         let server = PeerHub.makeServer(EventRecorder())
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         let peer = try Peer("signalr-client")
         let url = JSONValue.string("http://127.0.0.1:\(address.port)/test")
         try await peer.perform([
@@ -266,7 +268,7 @@ struct SignalRServerPeerTests {
     @Test func `the TypeScript client falls back to the transport that isn't refused`() async throws {
         let server = PeerHub.makeServer(EventRecorder())
         server.faults.refusedTransports = [.webSockets, .serverSentEvents]
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         let peer = try Peer("signalr-client")
         let url = JSONValue.string("http://127.0.0.1:\(address.port)/test")
         try await peer.perform(["do": "connect", "url": url, "transport": "any", "protocol": "json"])
@@ -278,7 +280,7 @@ struct SignalRServerPeerTests {
     @Test(arguments: ["json", "msgpack"])
     func `the TypeScript client reconnects only if a close message allows it`(format: String) async throws {
         let server = PeerHub.makeServer(EventRecorder())
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         let peer = try Peer("signalr-client")
         let url = JSONValue.string("http://127.0.0.1:\(address.port)/test")
         try await peer.perform(["do": "connect", "url": url, "transport": "ws", "protocol": .string(format), "retry": [0, 100, 500]])
@@ -296,7 +298,7 @@ struct SignalRServerPeerTests {
     @Test(arguments: ["json", "msgpack"])
     func `the TypeScript client follows a redirect and reports a rejection`(format: String) async throws {
         let server = PeerHub.makeServer(EventRecorder())
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         let base = "http://127.0.0.1:\(address.port)"
         server.hub("/old").redirect(to: "\(base)/test", accessToken: "secret")
         let peer = try Peer("signalr-client")
@@ -318,7 +320,7 @@ struct PythonPeerTests {
     func `a client for Python calls every kind of method that it knows`(name: String, transport: String, format: String) async throws {
         let disconnected = EventRecorder<String>()
         let server = PeerHub.makeServer(disconnected)
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         let peer = try Peer(name, command: Peer.pythonCommand)
         let url = JSONValue.string("http://127.0.0.1:\(address.port)/test")
         try await peer.perform([
@@ -353,7 +355,7 @@ struct PythonPeerTests {
     @Test(arguments: [("pysignalr", "ws"), ("aiosignalr", "ws"), ("aiosignalr", "sse"), ("aiosignalr", "lp")])
     func `a client for Python is rejected`(name: String, transport: String) async throws {
         let server = PeerHub.makeServer(EventRecorder())
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         let peer = try Peer(name, command: Peer.pythonCommand)
         let url = JSONValue.string("http://127.0.0.1:\(address.port)/test")
         await #expect(throws: Peer.Failure.self) {

@@ -8,8 +8,9 @@ package struct RelayClient: Sendable {
     package let driver: SessionDriver<RelaySession>
 
     package init(
-        _ endpoint: Endpoint, over transports: Transports, policy: ConnectionPolicy = ConnectionPolicy(), seed: UInt64 = 1,
-        log: LogSink = .none, retry: @escaping RetryPolicy = { _ in .afterBackoff() }
+        _ endpoint: Endpoint, over transports: Transports, policy: ConnectionPolicy = ConnectionPolicy(),
+        heartbeat: HeartbeatPolicy = RelaySession.heartbeat, seed: UInt64 = 1, log: LogSink = .none,
+        retry: @escaping RetryPolicy = { _ in .afterBackoff() }
     ) {
         let (http, time) = (transports.http, transports.time)
         let cookies = HTTPClient.Cookies()
@@ -31,7 +32,7 @@ package struct RelayClient: Sendable {
             }
             return { task.cancel() }
         }
-        self.driver = SessionDriver(RelaySession(policy: policy, seed: seed), in: dependencies)
+        self.driver = SessionDriver(RelaySession(policy: policy, heartbeat: heartbeat, seed: seed), in: dependencies)
     }
 
     /// Creates a connection of any kind.

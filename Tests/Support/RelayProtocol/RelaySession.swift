@@ -57,10 +57,15 @@ package struct RelaySession: ReconnectingSession {
     private var token = ""
     private var kinds: [Kind] = []
     private var move = ConnectionMove()
+    private let heartbeat: HeartbeatPolicy
     /// The callers of uploads that the server hasn't confirmed, and the connection that the end of each was sent on.
     private var uploads: [WaiterID: ConnectionID?] = [:]
 
-    package init(policy: ConnectionPolicy = ConnectionPolicy(), seed: UInt64 = 1) {
+    /// The heartbeat of a client by default.
+    package static let heartbeat = HeartbeatPolicy(probeAfterSilence: .seconds(60), deadAfterSilence: .seconds(90))
+
+    package init(policy: ConnectionPolicy = ConnectionPolicy(), heartbeat: HeartbeatPolicy = Self.heartbeat, seed: UInt64 = 1) {
+        self.heartbeat = heartbeat
         self.connection = ConnectionStateMachine(policy: policy, generator: SplitMix64(seed: seed))
     }
 
@@ -143,8 +148,7 @@ package struct RelaySession: ReconnectingSession {
             // An event on the replaced connection would be out of order.
             case _ where id != self.connection.current: continue
             case ("hello", 1):
-                let heartbeat = HeartbeatPolicy(probeAfterSilence: .seconds(60), deadAfterSilence: .seconds(90))
-                guard self.connection.ready(id, heartbeat, now: now) == .announceConnected else { continue }
+                guard self.connection.ready(id, self.heartbeat, now: now) == .announceConnected else { continue }
                 effects.deliver(.connected(self.kinds[0]), on: self.route)
             case ("upgrade", 1) where self.kinds[0] == .polling:
                 guard let new = self.move.begin(&self.connection) else { continue }

@@ -82,7 +82,8 @@ package struct FramedHTTPRules: HTTPConnectionRules {
         var endpoint = self.request.endpoint.http
         endpoint.addQuery("token", self.token)
         endpoint.addQuery("stream", "\(self.isStream)")
-        return HTTPRequest(method, endpoint, headers: self.request.headers, body: body, idleTimeout: .seconds(600))
+        return HTTPRequest(
+            method, endpoint, headers: self.request.headers, body: body, connectTimeout: .seconds(600), idleTimeout: .seconds(600))
     }
 
     package func receivingRequest() -> HTTPRequest { self.request("GET") }

@@ -79,7 +79,7 @@ package final class RawSocket: Sendable {
     ) {
         let endpoint = Endpoint(scheme: "ws", host: address.host, port: address.port, target: target)
         self.connection = transport.makeConnection(
-            WebSocketRequest(endpoint, headers: headers), id: ConnectionID(rawValue: 1),
+            WebSocketRequest(endpoint, headers: headers, timeout: .seconds(600)), id: ConnectionID(rawValue: 1),
             events: Events(self.endings, receive))
         self.connection.open()
     }

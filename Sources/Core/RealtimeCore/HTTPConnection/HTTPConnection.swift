@@ -136,11 +136,15 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
             for command in commands { state.commands.append(command) }
             return state.isPerforming ? nil : Self.next(&state)
         }
+        guard next != nil else { return }
         var delivered = MessageBatch()
-        while let step = next {
-            self.perform(step)
-            if case .received(let batch) = step.command { delivered = batch }
-            next = self.state.withLock { Self.next(&$0) }
+        // A task that waits for the connection continues when the requests that follow have been started.
+        DelayedWakeUps.delaying {
+            while let step = next {
+                self.perform(step)
+                if case .received(let batch) = step.command { delivered = batch }
+                next = self.state.withLock { Self.next(&$0) }
+            }
         }
         // Here, nothing else refers to the memory of the last batch.
         if !delivered.entries.isEmpty { Self.putBack(&delivered) }

@@ -158,9 +158,9 @@ public final class InMemoryNetwork: Sendable {
     ///
     /// A test that polls a state continues on its own thread as soon as the state has changed, while the thread that has changed it may not
     /// have returned from the network yet. What the test does next would then be handled later, for example after the clock has advanced. The
-    /// wait ends after a second in any case: a server's closure could wait for the caller.
+    /// wait ends after ten seconds in any case: a server's closure could wait for the caller.
     package func waitUntilIdle() {
-        for _ in 1...10_000 {
+        for _ in 1...100_000 {
             guard let runner = self.state.withLock({ $0.runner }), runner != .current else { return }
             usleep(100)
         }

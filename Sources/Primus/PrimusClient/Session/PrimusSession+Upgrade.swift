@@ -24,8 +24,6 @@ extension PrimusSession {
     }
 
     private static let probe = "probe"
-    /// The time limit of a probe, after which a server forgets it.
-    private static let probeTimeout = Duration.seconds(10)
 
     /// The kind of the connection; `nil` if the client isn't connected.
     package var transport: PrimusTransport? {
@@ -49,7 +47,7 @@ extension PrimusSession {
             handshake.upgrades.contains(EngineIOTransport.websocket.rawValue), self.options.allowedTransports.contains(.webSockets),
             !self.attempt.failures.contains(.webSocket), let candidate = self.move.begin(&self.connection)
         else { return }
-        self.upgrade = .probing(deadline: now.advanced(by: Self.probeTimeout))
+        self.upgrade = .probing(deadline: now.advanced(by: self.options.probeTimeout))
         let request = PrimusRequest(
             connection: .webSocket(self.webSocketRequest(endpoint)), endpoint: endpoint, framing: self.attempt.framing,
             customTransformer: nil, customParser: self.options.customParser)
@@ -127,7 +125,7 @@ extension PrimusSession {
     var upgradeDeadline: Instant? { if case .probing(let deadline) = self.upgrade { deadline } else { nil } }
 
     mutating func upgradeTimedOut(_ effects: inout Effects<Self>) {
-        self.abandonUpgrade("the server didn't answer the probe within \(Self.probeTimeout)", &effects)
+        self.abandonUpgrade("the server didn't answer the probe within \(self.options.probeTimeout)", &effects)
     }
 
     /// Abandons the connections of a move, because the session ends.

@@ -440,11 +440,16 @@ struct PrimusServerMachine: EmbeddedServerMachine {
     mutating func reading(_ id: ConnectionID, paused: Bool, now: Instant) { self.setSilent(id, paused, now: now) }
 
     mutating func setSilent(_ id: ConnectionID, _ isSilent: Bool, now: Instant) {
+        guard let connection = self.connections[id] else { return }
         self.connections.update(id) { connection in
             connection.isHeartbeatSuspended = isSilent
             connection.isAlive = true
         }
         if isSilent { self.timers.remove(.silence(id)) } else { self.setSilenceTimer(id, now: now) }
+        guard connection.isHeartbeatSuspended, !isSilent, connection.state == .open else { return }
+        // What the client has sent in the meantime, a pong perhaps, may not have been read yet.
+        self.setTransportTimer(id, now: now)
+        self.setSockJSTimer(id, now: now)
     }
 
     // MARK: Sending

@@ -34,8 +34,6 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
         case ended
     }
 
-    private static let upgradeTimeout = Duration.seconds(10)
-
     /// The ID of the connection in the events for the owner.
     let id: ConnectionID
     private let polling: Polling
@@ -44,6 +42,7 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
     private let trace: ConnectionTrace?
     let version: EngineIOVersion
     private let time: any TimeSource
+    private let probeTimeout: Duration
     private let ignoresProbes: @Sendable () -> Bool
     private let onEnd: @Sendable () -> Void
     private struct Session {
@@ -60,14 +59,17 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
 
     /// - Parameters:
     ///   - backlogBytes: The number of bytes that may wait for polls.
+    ///   - probeTimeout: The time in which a client that has opened a WebSocket moves to it.
     ///   - trace: Receives what the session does over polling.
     ///   - ignoresProbes: Whether the server injects the fault not to answer a probe.
     ///   - onEnd: A closure that is called once, without a lock, when the session has ended.
     init(
-        _ rules: EngineIOServedRules, _ version: EngineIOVersion, time: any TimeSource, backlogBytes: Int, trace: ConnectionTrace?,
+        _ rules: EngineIOServedRules, _ version: EngineIOVersion, time: any TimeSource, backlogBytes: Int, probeTimeout: Duration,
+        trace: ConnectionTrace?,
         ignoresProbes: @escaping @Sendable () -> Bool, onEnd: @escaping @Sendable () -> Void
     ) {
         (self.version, self.time, self.trace, self.ignoresProbes, self.onEnd) = (version, time, trace, ignoresProbes, onEnd)
+        self.probeTimeout = probeTimeout
         let polling = Polling(rules, time: time, backlogBytes: backlogBytes)
         self.polling = polling
         self.outgoing = trace.map { TracedConnection(polling, polling.id, $0) } ?? polling
@@ -95,7 +97,7 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
 
     /// Takes a WebSocket to which the session may move. Another one is closed.
     func upgrade(_ connection: any WebSocketConnection, id: ConnectionID) {
-        let deadline = self.time.now.advanced(by: Self.upgradeTimeout)
+        let deadline = self.time.now.advanced(by: self.probeTimeout)
         let isTaken = self.session.withLock { session in
             guard case .polling = session.state, session.closing == nil else { return false }
             session.state = .probing(Candidate(id: id, connection: connection, deadline: deadline))

@@ -35,6 +35,8 @@ public struct PrimusServerConfiguration: Sendable {
     public var enginePingInterval: Duration = .seconds(25)
     /// The time in which a ping of engine.io is answered. The default is 20 seconds.
     public var enginePingTimeout: Duration = .seconds(20)
+    /// The time in which a client of engine.io that has opened a WebSocket moves to it.
+    package var engineProbeTimeout = Duration.seconds(10)
     /// Whether sessions of engine.io that began with polling may move to a WebSocket. The default is `true`.
     public var allowsUpgrades = true
     /// The name of the cookie in which the server of engine.io sends the ID of a session that begins with polling, for balancers; `nil`, the

@@ -1,3 +1,4 @@
+import ProxySupport
 import RealtimeCore
 import TestSupport
 import Testing

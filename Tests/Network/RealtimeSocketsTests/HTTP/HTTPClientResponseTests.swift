@@ -51,7 +51,7 @@ struct HTTPClientResponseTests {
     @Test(arguments: Self.valid)
     func `a response is delivered in full`(_ valid: Valid) async throws {
         try await ScriptedServer.responding(valid.response) { server in
-            let response = try await SocketHTTPTransport().send(HTTPRequest(valid.method, server.endpoint))
+            let response = try await SocketHTTPTransport().send(.forTests(valid.method, server.endpoint))
             #expect(response.head.status == valid.status)
             #expect(response.text == valid.body)
         }
@@ -70,7 +70,7 @@ struct HTTPClientResponseTests {
             }
             stream.finishWriting()
         } _: { server in
-            let response = try await SocketHTTPTransport().send(HTTPRequest(valid.method, server.endpoint))
+            let response = try await SocketHTTPTransport().send(.forTests(valid.method, server.endpoint))
             #expect(response.head.status == valid.status)
             #expect(response.text == valid.body)
         }
@@ -105,7 +105,7 @@ struct HTTPClientResponseTests {
             let headers: HTTPHeaders = [
                 "Authorization": "Bearer secret", "Connection": "keep-alive", "Host": "elsewhere", "Content-Length": "3",
             ]
-            _ = try await SocketHTTPTransport().send(HTTPRequest("PUT", endpoint, headers: headers, body: Array("the body".utf8)))
+            _ = try await SocketHTTPTransport().send(.forTests("PUT", endpoint, headers: headers, body: Array("the body".utf8)))
             let sent = String(decoding: try #require(server.connections.entries.first).seen.bytes, as: UTF8.self)
             #expect(
                 sent == "PUT /a%20b?c=d HTTP/1.1\r\nHost: 127.0.0.1:\(endpoint.port)\r\nAuthorization: Bearer secret\r\n"
@@ -121,7 +121,7 @@ struct HTTPClientResponseTests {
                 stream.respond("HTTP/1.1 \(status) Elsewhere\r\nLocation: \(other.endpoint.origin)/\r\nContent-Length: 0\r\n\r\n")
             } _: { server in
                 let headers: HTTPHeaders = ["Authorization": "Bearer secret", "Cookie": "a=b"]
-                let request = HTTPRequest(method, server.endpoint, headers: headers, body: Array("the body".utf8))
+                let request = HTTPRequest.forTests(method, server.endpoint, headers: headers, body: Array("the body".utf8))
                 let response = try await SocketHTTPTransport().send(request)
                 #expect(response.head.status == status)
                 #expect(response.head.headers["Location"] == "\(other.endpoint.origin)/")
@@ -162,7 +162,7 @@ struct HTTPClientResponseTests {
             await recorder.until { $0.bytes.contains(sequence: Array("query".utf8)) }
             stream.respond("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
         } _: { server in
-            let response = try await SocketHTTPTransport().send(HTTPRequest("GET", server.endpoint, body: Array("query".utf8)))
+            let response = try await SocketHTTPTransport().send(.forTests("GET", server.endpoint, body: Array("query".utf8)))
             #expect(response.text == "ok")
         }
     }
@@ -226,7 +226,7 @@ struct HTTPClientResponseTests {
         try await ScriptedServer.run(stopsReading: true) { stream, _ in
             stream.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 5\r\nConnection: close\r\n\r\nlarge".utf8)
         } _: { server in
-            let request = HTTPRequest("POST", server.endpoint, body: [UInt8](repeating: 1, count: 32 << 20))
+            let request = HTTPRequest.forTests("POST", server.endpoint, body: [UInt8](repeating: 1, count: 32 << 20))
             let response = try await SocketHTTPTransport().send(request)
             #expect(response.head.status == 413 && response.text == "large")
         }

@@ -1,3 +1,4 @@
+import ProxySupport
 import RealtimeSystem
 import RealtimeCore
 import TestSupport
@@ -32,7 +33,7 @@ struct HTTPClientServerTests {
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for number in 0..<100 {
                     group.addTask {
-                        var request = HTTPRequest("POST", endpoint, body: pattern(number * 100, seed: number))
+                        var request = HTTPRequest.forTests("POST", endpoint, body: pattern(number * 100, seed: number))
                         request.endpoint.target = "/\(number)"
                         let response = try await transport.send(request)
                         #expect(response.head.headers["X-Target"] == "/\(number)")
@@ -72,7 +73,7 @@ struct HTTPClientServerTests {
     func `large bodies are transferred in both directions`(_ scheme: String) async throws {
         let handler = TestHandler { _, body, responder in responder.respond(HTTPResponse(HTTPResponseHead(status: 200), body: body)) }
         try await self.withServer(scheme, handler, limits: .forTests.with { $0.bodyBytes = 8 << 20 }) { transport, endpoint in
-            let request = HTTPRequest("PUT", endpoint, body: pattern(4 << 20))
+            let request = HTTPRequest.forTests("PUT", endpoint, body: pattern(4 << 20))
             let response = try await transport.send(request, bodyLimit: 8 << 20)
             #expect(response.body == request.body)
         }
@@ -82,7 +83,7 @@ struct HTTPClientServerTests {
     func `an upload that is too large is rejected before it is complete`(_ scheme: String) async throws {
         let handler = TestHandler()
         try await self.withServer(scheme, handler, limits: .forTests.with { $0.bodyBytes = 1000 }) { transport, endpoint in
-            let response = try await transport.send(HTTPRequest("POST", endpoint, body: [UInt8](repeating: 1, count: 16 << 20)))
+            let response = try await transport.send(.forTests("POST", endpoint, body: [UInt8](repeating: 1, count: 16 << 20)))
             #expect(response.head.status == 413)
             #expect(response.text.contains("1000 bytes"))
         }
@@ -145,14 +146,14 @@ struct HTTPClientServerTests {
 
     @Test func `the response to HEAD has header fields and no body`() async throws {
         try await self.withServer("http") { transport, endpoint in
-            let response = try await transport.send(HTTPRequest("HEAD", endpoint))
+            let response = try await transport.send(.forTests("HEAD", endpoint))
             #expect(response.head.headers["Content-Length"] == "7" && response.body.isEmpty)
         }
     }
 
     @Test func `a request that expects 100 Continue succeeds`() async throws {
         try await self.withServer("http") { transport, endpoint in
-            let request = HTTPRequest("POST", endpoint, headers: ["Expect": "100-continue"], body: Array("body".utf8))
+            let request = HTTPRequest.forTests("POST", endpoint, headers: ["Expect": "100-continue"], body: Array("body".utf8))
             let response = try await transport.send(request)
             #expect(response.text == "POST / body")
         }

@@ -73,7 +73,12 @@ extension HTTPTransport {
 }
 
 extension HTTPRequest {
-    static func get(_ endpoint: Endpoint, _ headers: HTTPHeaders = [:]) -> HTTPRequest { HTTPRequest("GET", endpoint, headers: headers) }
+    /// Creates a request with timeouts that no test reaches by accident.
+    static func forTests(_ method: String, _ endpoint: Endpoint, headers: HTTPHeaders = [:], body: [UInt8] = []) -> HTTPRequest {
+        HTTPRequest(method, endpoint, headers: headers, body: body, connectTimeout: .seconds(600), idleTimeout: .seconds(600))
+    }
+
+    static func get(_ endpoint: Endpoint, _ headers: HTTPHeaders = [:]) -> HTTPRequest { .forTests("GET", endpoint, headers: headers) }
 }
 
 extension HTTPResponse {

@@ -42,7 +42,7 @@ struct HTTPKeepAliveTests {
         try await ScriptedServer.run(tls: scheme == "https" ? .test : nil, Self.responding(response)) { server in
             let transport = Self.transport()
             for _ in 0..<20 {
-                let response = try await transport.send(HTTPRequest(method, server.endpoint))
+                let response = try await transport.send(.forTests(method, server.endpoint))
                 #expect(response.head.status == 200)
             }
             #expect(server.connections.entries.count == 1)
@@ -118,7 +118,7 @@ struct HTTPKeepAliveTests {
                         for number in 0..<scaled(150) {
                             let target = "/\(task)/\(number)"
                             let endpoint = Endpoint(scheme: scheme, host: address.host, port: address.port, target: target)
-                            let request = HTTPRequest("POST", endpoint, body: pattern(number * 50, seed: number))
+                            let request = HTTPRequest.forTests("POST", endpoint, body: pattern(number * 50, seed: number))
                             let exchange = Task { try await transport.send(request) }
                             if number % 3 == 0 {
                                 for _ in 0..<(number % 40) { await Task.yield() }
@@ -212,7 +212,7 @@ struct HTTPKeepAliveTests {
             stream.send("HTTP/1.1 413 Content Too Large\r\nContent-Length: 5\r\n\r\nlarge".utf8)
         } _: { server in
             let transport = Self.transport()
-            let request = HTTPRequest("POST", server.endpoint, body: [UInt8](repeating: 1, count: 32 << 20))
+            let request = HTTPRequest.forTests("POST", server.endpoint, body: [UInt8](repeating: 1, count: 32 << 20))
             let text = try await transport.send(request).text
             #expect(text == "large")
             #expect(transport.pool?.count == 0)
@@ -237,9 +237,9 @@ struct HTTPKeepAliveTests {
         try await ScriptedServer.run(Self.responding()) { server in
             let transport = Self.transport { $0.unrepeatableIdleTime = .zero }
             _ = try await transport.send(.get(server.endpoint))
-            _ = try await transport.send(HTTPRequest("POST", server.endpoint))
+            _ = try await transport.send(.forTests("POST", server.endpoint))
             #expect(server.connections.entries.count == 2)
-            var request = HTTPRequest("POST", server.endpoint)
+            var request = HTTPRequest.forTests("POST", server.endpoint)
             request.isRepeatable = true
             _ = try await transport.send(request)
             _ = try await transport.send(.get(server.endpoint))
@@ -271,7 +271,7 @@ struct HTTPKeepAliveTests {
             #expect(transport.pool?.count == 1)
             next.add(1)
             try await eventually { transport.pool?.count == 0 }
-            let later = try await transport.send(HTTPRequest("POST", server.endpoint)).text
+            let later = try await transport.send(.forTests("POST", server.endpoint)).text
             #expect(later == "ok")
             #expect(server.connections.entries.count == 2)
         }
@@ -284,7 +284,7 @@ struct HTTPKeepAliveTests {
         } _: { server in
             let transport = Self.transport()
             for _ in 0..<2 { _ = try await transport.send(.get(server.endpoint)) }
-            var silent = HTTPRequest("POST", server.endpoint)
+            var silent = HTTPRequest.forTests("POST", server.endpoint)
             silent.idleTimeout = .milliseconds(30)
             #expect(await transport.failure(silent)?.code == .timedOut)
             #expect(server.connections.entries.count == 1)
@@ -362,7 +362,7 @@ struct HTTPKeepAliveTests {
         try await ScriptedServer.run(Self.closing(Log(), alwaysAfter: false)) { server in
             let transport = Self.transport()
             _ = try await transport.send(.get(server.endpoint))
-            var request = HTTPRequest(method, server.endpoint, body: Array("body".utf8))
+            var request = HTTPRequest.forTests(method, server.endpoint, body: Array("body".utf8))
             if let isRepeatable { request.isRepeatable = isRepeatable }
             let text = try await transport.send(request).text
             #expect(text == "ok")
@@ -388,7 +388,7 @@ struct HTTPKeepAliveTests {
         try await ScriptedServer.run(Self.closing(Log(), alwaysAfter: false)) { server in
             let transport = Self.transport()
             _ = try await transport.send(.get(server.endpoint))
-            var request = HTTPRequest(method, server.endpoint)
+            var request = HTTPRequest.forTests(method, server.endpoint)
             if let isRepeatable { request.isRepeatable = isRepeatable }
             #expect(await transport.failure(request)?.code == .closed)
             #expect(server.connections.entries.count == 1)

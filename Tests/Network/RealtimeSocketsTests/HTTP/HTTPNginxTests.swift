@@ -25,7 +25,7 @@ struct HTTPNginxTests {
     }
 
     private static func request(_ method: String, _ nginx: Nginx, _ target: String, isSecure: Bool = false) -> HTTPRequest {
-        HTTPRequest(method, Endpoint(scheme: isSecure ? "https" : "http", host: "localhost", port: nginx.port, target: target))
+        .forTests(method, Endpoint(scheme: isSecure ? "https" : "http", host: "localhost", port: nginx.port, target: target))
     }
 
     private static let schemes = HTTPClientServerTests.schemes

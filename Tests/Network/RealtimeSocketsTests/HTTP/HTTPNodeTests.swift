@@ -44,7 +44,7 @@ struct HTTPNodeTests {
                         let target = "/\(task)/\(number)"
                         let endpoint = Endpoint(scheme: "http", host: "127.0.0.1", port: port, target: target)
                         do throws(TransportError) {
-                            let response = try await transport.send(HTTPRequest(method, endpoint))
+                            let response = try await transport.send(.forTests(method, endpoint))
                             #expect(response.head.headers["X-Target"] == target)
                             results.append(nil)
                         } catch {

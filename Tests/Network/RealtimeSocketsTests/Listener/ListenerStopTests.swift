@@ -1,4 +1,5 @@
 import Foundation
+import ProxySupport
 import RealtimeSystem
 import RealtimeCore
 import TestSupport

@@ -1,3 +1,4 @@
+import ProxySupport
 import RealtimeSystem
 import RealtimeCore
 import Testing
@@ -108,7 +109,7 @@ struct RawClient: Sendable {
     init(_ address: ListenerAddress, tls: TLSConfiguration? = nil) throws {
         self.recorder = EventRecorder()
         self.stream = SocketStream(events: self.recorder)
-        var options = ConnectOptions()
+        var options = ConnectOptions(timeout: .seconds(600))
         if let tls {
             let context = try TLSContext.client(tls)
             options.security = { (descriptor) throws(TransportError) in
@@ -183,16 +184,6 @@ func withListener(
 }
 
 extension ListenerLimits {
-    /// Timeouts that no test reaches by accident.
-    static var forTests: ListenerLimits {
-        var limits = ListenerLimits()
-        limits.headTimeout = .seconds(600)
-        limits.bodyTimeout = .seconds(600)
-        limits.keepAliveTimeout = .seconds(600)
-        limits.stallTimeout = .seconds(600)
-        return limits
-    }
-
     func with(_ change: (inout ListenerLimits) -> Void) -> ListenerLimits {
         var limits = self
         change(&limits)

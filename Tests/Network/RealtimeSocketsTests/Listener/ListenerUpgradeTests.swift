@@ -1,3 +1,4 @@
+import ProxySupport
 import RealtimeCore
 import RealtimeSystem
 import TestSupport
@@ -108,7 +109,7 @@ struct ListenerUpgradeTests {
                 begun.add(true)
             }
         })
-        try await withListener(handler, limits: .forTests.with { $0.upgradeTimeout = .seconds(600) }) { address in
+        try await withListener(handler) { address in
             for endsGracefully in [true, false] {
                 let client = try RawClient(address)
                 client.send("\(Self.upgrade)\r\n")
@@ -123,7 +124,7 @@ struct ListenerUpgradeTests {
 
     @Test func `a listener that stops rejects undecided upgrades`() async throws {
         let (begun, cancelled) = (Log<Bool>(), Log<Bool>())
-        let listener = SocketListener(limits: .forTests.with { $0.upgradeTimeout = .seconds(600) })
+        let listener = SocketListener(limits: .forTests)
         let address = try await listener.start(
             TestHandler(decide: { _ in
                 .later { responder in

@@ -1,3 +1,4 @@
+import ProxySupport
 import RealtimeSystem
 import RealtimeCore
 import TestSupport

@@ -105,7 +105,7 @@ struct ProxyTests {
                 for (keepAlive, tunnels) in [(KeepAliveLimits.forTests, 1), (.off, 3)] {
                     let transport = SocketHTTPTransport(tls: .trustingTestRoot, proxy: proxy.configuration, keepAlive: keepAlive)
                     for size in [0, 3 << 20] {
-                        let response = try await transport.send(HTTPRequest("POST", endpoint, body: pattern(size)), bodyLimit: 4 << 20)
+                        let response = try await transport.send(.forTests("POST", endpoint, body: pattern(size)), bodyLimit: 4 << 20)
                         #expect(response.head.status == 200 && response.body == pattern(size))
                     }
                     #expect(proxy.targets == [String](repeating: "127.0.0.1:\(address.port)", count: tunnels))

@@ -1,3 +1,4 @@
+import ProxySupport
 import RealtimeSystem
 import RealtimeCore
 import TestSupport
@@ -236,7 +237,7 @@ struct WebSocketBackPressureTests {
         try await self.withIdleClient(events, limits: .forTests.with { $0.stallTimeout = .milliseconds(30) }) { client, _ in
             let request = frame(0x81, "request", key: Self.key)
             client.stream.send(Array((0..<20_000).map { _ in request }.joined()))
-            while await events.log.wait(events.log.entries.count + 1).last == .paused {}
+            try await eventually { events.log.entries.contains(where: \.isClosed) }
             #expect(events.log.entries.last == .closed(.timedOut))
             let error = try #require(events.errors.entries.first)
             #expect(error.message.contains("0.03 seconds") && error.message.contains("stall timeout"))
@@ -266,7 +267,7 @@ struct WebSocketBackPressureTests {
         try await self.withIdleClient(events, limits: limits) { client, _ in
             let request = frame(0x81, "request", key: Self.key)
             client.stream.send(Array((0..<40_000).map { _ in request }.joined()))
-            while await events.log.wait(events.log.entries.count + 1).last == .paused {}
+            try await eventually { events.log.entries.contains(where: \.isClosed) }
             #expect(events.log.entries.last == .closed(.timedOut))
             // The first delivery is 64 frames, and the next ones are smaller.
             #expect(events.mostBuffered <= 65 * 2004)
@@ -275,9 +276,12 @@ struct WebSocketBackPressureTests {
 
     // MARK: Clients
 
+    /// A stall timeout that no test reaches by accident.
+    private static let patient = OutputLimits(backlogBytes: OutputLimits.client.backlogBytes, stallTimeout: .seconds(600))
+
     /// Runs `body` with a client whose server has paused reading.
     private func withIdleServer(
-        _ events: GaugedEvents, limits: OutputLimits = .client, _ body: (SocketWebSocket, any WebSocketConnection) async throws -> Void
+        _ events: GaugedEvents, limits: OutputLimits = Self.patient, _ body: (SocketWebSocket, any WebSocketConnection) async throws -> Void
     ) async throws {
         let loop = try EventLoop("test-client")
         let handler = TestHandler(onAccepted: { connection, _ in connection.pauseReading() })

@@ -327,6 +327,7 @@ import Testing
         try await eventually { client.driver.nextDeadline == nil }
         client.open()
         try await client.opened(within: Behavior.limit)
+        try await test.settled(client)
         let events = client.events()
         test.advance(by: .seconds(300))
         let traces = await events.pending().compactMap { if case .trace(let trace) = $0 { trace } else { nil } }
