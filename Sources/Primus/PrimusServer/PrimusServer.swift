@@ -54,7 +54,7 @@ public final class PrimusServer: Sendable {
     public convenience init(
         network: InMemoryNetwork, configuration: PrimusServerConfiguration = PrimusServerConfiguration(), log: LogSink = .standard
     ) {
-        self.init(configuration, time: network.time, epoch: 1_700_000_000_000, log: log, seed: 1)
+        self.init(configuration, time: network.time, epoch: InMemoryNetwork.epoch, log: log, seed: 1)
     }
 
     /// Creates a server for clients on sockets. Start it on a `SocketListener`.
@@ -68,9 +68,8 @@ public final class PrimusServer: Sendable {
 
     /// Creates a server for clients on sockets that reports what its sessions over HTTP do.
     package convenience init(_ configuration: PrimusServerConfiguration, log: LogSink, trace: ConnectionTrace?) {
-        let time = Transports.standard.time
-        let epoch = WallClock.secondsSince1970 * 1000 - time.now.nanoseconds / 1_000_000
-        self.init(configuration, time: time, epoch: epoch, log: log, trace: trace)
+        let transports = Transports.standard
+        self.init(configuration, time: transports.time, epoch: transports.epoch, log: log, trace: trace)
     }
 
     /// Starts accepting clients.

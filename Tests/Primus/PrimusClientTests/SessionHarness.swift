@@ -13,7 +13,7 @@ struct SessionHarness: TextHarness {
     init(_ observed: Observed = .traces, seed: UInt64 = 1, _ change: (inout PrimusConfiguration) -> Void = { _ in }) {
         var options = Self.options
         change(&options)
-        self.trial = MachineTrial(PrimusSession(options, seed: seed)) { session, consumer, effects in
+        self.trial = MachineTrial(PrimusSession(options, epoch: InMemoryNetwork.epoch, seed: seed)) { session, consumer, effects in
             if observed != .updates { session.observeTraces(consumer, &effects) }
             if observed != .traces { session.observeUpdates(consumer, &effects) }
             session.observeMessages(consumer, &effects)

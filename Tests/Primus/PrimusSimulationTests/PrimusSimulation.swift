@@ -74,7 +74,7 @@ final class PrimusSimulation: @unchecked Sendable {
         }
         // The others have nothing but WebSockets.
         if server.transformer == .websockets { options.allowedTransports = .webSockets }
-        let session = PrimusSession(options, seed: simulation.seed)
+        let session = PrimusSession(options, epoch: InMemoryNetwork.epoch, seed: simulation.seed)
         let environment = HTTPConnection.Environment(transports, cookies: session.cookies)
         self.client = SimulatedClient(
             session, on: network, rules: rules,

@@ -44,7 +44,8 @@ final class StormSimulation: @unchecked Sendable {
         var rules = ClientRules()
         rules.closesOnlyForCaller = false
         let client = SimulatedClient(
-            PrimusSession(options, seed: self.simulation.random.next()), on: self.network, rules: rules, webSocket: { $0.webSocket! })
+            PrimusSession(options, epoch: InMemoryNetwork.epoch, seed: self.simulation.random.next()), on: self.network, rules: rules,
+            webSocket: { $0.webSocket! })
         let waiting = Waiting()
         client.onDelivery = { [unowned self] event, _ in
             if case .update(.reconnectScheduled(let retry)) = event { waiting.retry = (retry.attempt, self.simulation.now) }

@@ -31,7 +31,7 @@ public final class PrimusConnection: Sendable {
     ///
     /// - Parameter configuration: The settings. Changing your copy later doesn't affect the client; use ``update(_:)``.
     public init(_ configuration: PrimusConfiguration) {
-        let session = PrimusSession(configuration, seed: configuration.transports.seed())
+        let session = PrimusSession(configuration, epoch: configuration.transports.epoch, seed: configuration.transports.seed())
         let driver = SessionDriver(session, in: configuration.dependencies(session.cookies))
         self.driver = driver
         self.standardPlugins = PrimusPluginSet(configuration.plugins)

@@ -64,7 +64,7 @@ extension PrimusSession {
 
     package func ping(now: Instant) -> WebSocketMessage {
         switch self.attempt.dialect.heartbeat {
-        case .clientPings? where !self.hasReceivedServerPing: return self.framed(.ping(Self.timestamp(now)))
+        case .clientPings? where !self.hasReceivedServerPing: return self.framed(.ping(self.timestamp(now)))
         case nil where !self.hasReceivedServerPing: return self.framed(.idRequest)
         default: break
         }
@@ -80,12 +80,14 @@ extension PrimusSession {
         return WebSocketMessage(.ping, [])
     }
 
-    private static func timestamp(_ now: Instant) -> String { "\(now.nanoseconds / 1_000_000)" }
+    /// The milliseconds since 1970, as in the pings of Primus' own clients.
+    private func timestamp(_ now: Instant) -> String { "\(self.epoch + now.nanoseconds / 1_000_000)" }
 
     package mutating func pinged(_ message: WebSocketMessage, now: Instant, _ effects: inout Effects<Self>) {
         self.pingSentAt = now
         if case .clientPings? = self.attempt.dialect.heartbeat, !self.hasReceivedServerPing, message.kind != .ping {
-            self.trace(.outgoingPing(Self.timestamp(now)), &effects)
+            let text = self.timestamp(now)
+            self.trace(.outgoingPing(text), &effects)
         }
         self.trace(.sent, message.kind, message.bytes[...], &effects)
     }

@@ -145,6 +145,7 @@ package struct PrimusSession: ConfigurableSession {
     package var connection: ConnectionStateMachine
     /// The settings of the current connection or attempt and, if there is none, of the next one.
     package internal(set) var options: PrimusConfiguration
+    let epoch: Int64
     /// The changes of the settings, since the first one.
     @Boxed package var settings: ChangedSettings<PrimusConfiguration>?
     package internal(set) var state = PrimusState.closed(nil)
@@ -218,13 +219,18 @@ package struct PrimusSession: ConfigurableSession {
     var frames = EventRoutes.none
     package internal(set) var traceState = PrimusTrace.ReadyState.end
 
-    package init(_ options: PrimusConfiguration, seed: UInt64) {
+    /// - Parameters:
+    ///   - options: The settings.
+    ///   - epoch: The milliseconds from the beginning of 1970 to the instant zero.
+    ///   - seed: The seed of the random numbers.
+    package init(_ options: PrimusConfiguration, epoch: Int64, seed: UInt64) {
         var generator = SplitMix64(seed: seed)
         self.connection = ConnectionStateMachine(
             policy: Self.policy(options, isReconnect: false), generator: SplitMix64(seed: generator.next()))
         self.plugins = PrimusPluginState(options.plugins, seed: generator.next())
         self.generator = generator
         self.options = options
+        self.epoch = epoch
         self.attempt = Attempt(options.endpoint, now: Instant(nanoseconds: 0))
         self.coding = Self.coding(options)
     }
