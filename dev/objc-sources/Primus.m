@@ -1,4 +1,4 @@
-// Objective-C code with every call that the README of Primus-Objc makes; see dev/objc-header.
+// Objective-C code with every line of the README of Primus-Objc, and of the article MigratingFromPrimusObjc; see dev/objc-header.
 @import Foundation;
 #import "PrimusSwift-Swift.h"
 
@@ -21,80 +21,138 @@
 
 @end
 
+@interface MyParser : NSObject <ParserProtocol>
+@end
+
+@implementation MyParser
+
+- (instancetype)init {
+    return [super init];
+}
+
+- (void)encode:(id)data callback:(void (__attribute__((noescape)) ^)(NSError *, id))callback {
+    callback(nil, data);
+}
+
+- (void)decode:(id)data callback:(void (__attribute__((noescape)) ^)(NSError *, id))callback {
+    callback(nil, data);
+}
+
+@end
+
+@interface Primus (Transforms)
+- (void)addTransforms;
+@end
+
+@implementation Primus (Transforms)
+
+- (void)addTransforms {
+    [self transform:@"incoming" fn:^BOOL(NSMutableDictionary *data) {
+        data[@"foo"] = @"bar";
+
+        return YES;
+    }];
+}
+
+@end
+
 void start(void) {
-    NSURL *url = [[NSURL alloc] initWithString:@"http://localhost:9090/primus"];
+    NSURL *url = [NSURL URLWithString:@"http://localhost:9090/primus"];
 
     Primus *primus = [[Primus alloc] initWithURL:url];
 
     [primus on:@"reconnect" listener:^(PrimusReconnectOptions *options) {
-        NSLog(@"attempt %ld", (long)options.attempt);
+        NSLog(@"[reconnect] - We are scheduling a new reconnect attempt");
     }];
 
     [primus on:@"online" listener:^{
-        NSLog(@"online");
+        NSLog(@"[network] - We have regained control over our internet connection.");
     }];
 
     [primus on:@"offline" listener:^{
-        NSLog(@"offline");
+        NSLog(@"[network] - We lost our internet connection.");
     }];
 
     [primus on:@"open" listener:^{
-        NSLog(@"open");
-    }];
-
-    [primus on:@"close" listener:^{
-        NSLog(@"close");
+        NSLog(@"[open] - The connection has been established.");
     }];
 
     [primus on:@"error" listener:^(NSError *error) {
-        NSLog(@"error %ld: %@", (long)error.code, error);
+        NSLog(@"[error] - Error: %@", error);
     }];
 
     [primus on:@"data" listener:^(NSDictionary *data, id raw) {
-        NSLog(@"data %@ %@", data, raw);
+        NSLog(@"[data] - Received data: %@", data);
     }];
 
-    [primus once:@"end" listener:^{
-        NSLog(@"end");
+    [primus on:@"end" listener:^{
+        NSLog(@"[end] - The connection has ended.");
     }];
 
-    [primus write:@{ @"my-data": [NSNumber numberWithInt:123] }];
+    [primus on:@"close" listener:^{
+        NSLog(@"[close] - We've lost the connection to the server.");
+    }];
+
+    [primus write:@{
+        @"my-data": @(123)
+    }];
+
     [primus write:@"example-data"];
-    [primus write:[@"example-data" dataUsingEncoding:NSUTF8StringEncoding]];
-    [primus send:@"news" data:@"example-data"];
-    [primus emit:@"event" args:@[ @1 ]];
-    [primus id:^(NSString *socketId) {
-        NSLog(@"%@", socketId);
-    }];
-    [primus transform:@"incoming" fn:^BOOL(NSMutableDictionary *data) {
-        NSLog(@"%@", data);
-        return YES;
-    }];
-    if (primus.readyState == kPrimusReadyStateOpen) {
-        [primus end];
-    }
+
+    [primus end];
 }
 
-void startWithOptions(NSURLRequest *request) {
+void startWithRequest(void) {
+    NSMutableURLRequest *request = [NSMutableURLRequest requestWithURL:[NSURL URLWithString:@"http://localhost:9090/primus"]];
+
+    [request setValue:@"Bearer <your-oauth-token-here>" forHTTPHeaderField:@"Authorization"];
+
+    Primus *primus = [[Primus alloc] initWithURLRequest:request];
+
+    [primus addTransforms];
+}
+
+void startWithOptions(void) {
+    NSURL *url = [NSURL URLWithString:@"http://localhost:9090/primus"];
+
     PrimusConnectOptions *options = [[PrimusConnectOptions alloc] init];
 
     options.transformerClass = SocketRocketClient.class;
-    options.strategy = @[ @(kPrimusReconnectionStrategyTimeout) ];
+    options.strategy = @[@(kPrimusReconnectionStrategyTimeout)];
     options.timeout = 200;
     options.manual = YES;
+
+    Primus *primus = [[Primus alloc] initWithURL:url options:options];
+
+    // Calling 'open' will start the connection
+    [primus open];
+}
+
+void startWithMore(NSURLRequest *request, id argument, void (^block)(NSDictionary *data)) {
+    PrimusConnectOptions *options = [[PrimusConnectOptions alloc] init];
+
+    options.stayConnectedInBackground = YES;
     options.reconnect.retries = 3;
     options.plugins = @{ @"emitter": PrimusEmitter.class, @"counter": Counter.class };
+    options.plugins = @{ @"emitter": PrimusEmitter.class };
+    options.parserClass = MyParser.class;
 
     Primus *primus = [[Primus alloc] initWithURLRequest:request options:options];
 
-    [primus open];
-
-    NSURL *url = [NSURL URLWithString:@"http://localhost:9090/primus"];
-    Primus *other = [[Primus alloc] initWithURL:url options:options];
-    [other open];
-
-    NSMutableURLRequest *authorized = [NSMutableURLRequest requestWithURL:url];
-    [authorized setValue:@"Bearer token" forHTTPHeaderField:@"Authorization"];
-    Primus *third = [[Primus alloc] initWithURLRequest:authorized];
-    [third end];
+    [primus once:@"open" listener:^{
+        NSLog(@"end");
+    }];
+    [primus on:@"data" listener:block];
+    [primus removeListener:@"data" listener:block];
+    [primus removeAllListeners:@"data"];
+    [primus removeAllListeners];
+    [primus write:[@"example-data" dataUsingEncoding:NSUTF8StringEncoding]];
+    [primus send:@"event" data:@{ @"a": @1 }];
+    [primus emit:@"event" args:@[ argument ]];
+    [primus id:^(NSString *socketId) {
+        NSLog(@"%@", socketId);
+    }];
+    if (primus.readyState == kPrimusReadyStateOpen) {
+        [primus end:@"bye"];
+    }
 }

@@ -30,7 +30,7 @@ public enum PrimusReadyState: Int, Sendable {
     case open = 2
 }
 
-/// A client for servers of Primus, with the API of Primus-Objc and of the client for JavaScript.
+/// A client for servers of Primus, with the API of Primus-Objc and the events of the client for JavaScript.
 ///
 /// ```swift
 /// let primus = Primus(url: URL(string: "http://localhost:9090/primus")!)

@@ -59,9 +59,10 @@ public struct PrimusLifecycle: Sendable {
     }
 
     /// Whether the app declares the background mode for calls, as far as Primus-Objc's default depends on it.
-    static var hasCallMode: Bool {
-        let modes = Bundle.main.object(forInfoDictionaryKey: "UIBackgroundModes") as? [String]
-        return modes?.contains("voip") ?? false
+    static var hasCallMode: Bool { Self.hasCallMode(Bundle.main.infoDictionary) }
+
+    static func hasCallMode(_ information: [String: Any]?) -> Bool {
+        (information?["UIBackgroundModes"] as? [String])?.contains("voip") ?? false
     }
 }
 

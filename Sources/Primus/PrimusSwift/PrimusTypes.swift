@@ -134,6 +134,23 @@ public struct PrimusTransformData {
             self.value = .object(object)
         }
     }
+
+    /// Lets a block of Objective-C change the message and its members in a dictionary. What it leaves alone stays as it is.
+    ///
+    /// - Returns: What the block returns.
+    mutating func changeDictionary(_ block: (NSMutableDictionary) -> Bool) -> Bool {
+        let original = self.value
+        let dictionary = NSMutableDictionary()
+        for member in original.object?.members ?? [] { dictionary[member.key] = FoundationValue.object(member.value) }
+        dictionary["data"] = FoundationValue.object(original)
+        guard block(dictionary) else { return false }
+        func value(of key: String) -> PrimusValue? { dictionary[key].flatMap { try? FoundationValue.value($0) } }
+        if let message = value(of: "data"), message != original { self.value = message }
+        var keys = Set(original.object?.members.map(\.key) ?? [])
+        for case (let key as String, _) in dictionary { keys.insert(key) }
+        for key in keys where key != "data" && value(of: key) != original[key] { self[key] = dictionary[key] }
+        return true
+    }
 }
 
 /// A parser of Primus-Objc's form.

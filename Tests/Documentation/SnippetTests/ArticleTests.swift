@@ -190,6 +190,24 @@ import Testing
         for piece in code { #expect(compiled.contains(piece), "add this to PrimusObjcIdioms.swift: \(piece)") }
     }
 
+    @Test func `each line of Objective-C in the article on Primus-Objc is compiled`() throws {
+        let rows = try Self.rows(of: "MigratingFromPrimusObjc", in: "Primus/PrimusSwift")
+        let tables = rows.split { $0[0] == "Primus-Objc" || $0[0] == "`Primus`" }
+        try #require(tables.count == 3)
+        func normalized(_ code: some StringProtocol) -> String { String(code.filter { !$0.isWhitespace }) }
+        let source = normalized(try Snippets.lines(ofFile: "dev/objc-sources/Primus.m").joined())
+        let code = tables.prefix(2).joined().flatMap { Self.code(in: $0[0]) }
+        #expect(code.count > 35)
+        // The module has another name, and a list of arguments that ends with nil can't be declared in Swift.
+        let replaced = ["#import <Primus/Primus.h>", #"[primus emit:@"event", argument];"#]
+        for piece in code where !replaced.contains(piece) {
+            // In the place of an ellipsis, there may be anything.
+            for part in piece.split(separator: "…") where !part.allSatisfy({ "}]; ".contains($0) }) {
+                #expect(source.contains(normalized(part)), "add this to dev/objc-sources/Primus.m: \(piece)")
+            }
+        }
+    }
+
     @Test func `each setting in the article on the client of Primus for JavaScript is compiled`() throws {
         let rows = try Self.rows(of: "PrimusJSOptions", in: "Primus/PrimusClient").filter { !$0[0].hasPrefix("client for JavaScript") }
         let code = rows.flatMap { Self.code(in: $0[1]) }.filter { $0.contains("configuration.") || $0.contains("(") }

@@ -25,7 +25,7 @@ private func readmeForms() {
     primus.on("end") { print("end") }
     primus.on("close") { print("close") }
     var request = URLRequest(url: url)
-    request.setValue("Bearer <token>", forHTTPHeaderField: "Authorization")
+    request.setValue("Bearer <your-oauth-token-here>", forHTTPHeaderField: "Authorization")
     let authorized = Primus(urlRequest: request)
     let options = PrimusConnectOptions()
     options.transformerClass = SocketRocketClient.self
@@ -41,7 +41,6 @@ private func readmeForms() {
         data["foo"] = "bar"
         return true
     }
-    options.stayConnectedInBackground = true
     authorized.end()
 }
 
@@ -54,6 +53,7 @@ private func otherForms(_ primus: Primus, _ options: PrimusConnectOptions, _ lis
     primus.emit("event", 1)
     primus.id { id in print(id ?? "") }
     primus.end("bye")
+    options.stayConnectedInBackground = true
     options.reconnect.retries = 3
     options.plugins = ["emitter": PrimusEmitterPlugin.self]
     primus.send("event", ["a": 1])
@@ -76,6 +76,9 @@ private func typedForms() async throws {
     let connection = PrimusConnection(configuration)
     connection.open()
     for await state in connection.states { print(state) }
+    for await change in connection.stateChanges where change.old == .open { print(change.new) }
+    for await case .ended(let error) in connection.updates() { print(error?.message ?? "ended") }
+    for await update in connection.updates() { print(update) }
     for await message in connection.messages(as: [String: Int].self) { print(message) }
     for await error in connection.errors { print(error) }
     try await connection.write(["my-data": 123])

@@ -267,6 +267,32 @@ import Testing
         #expect(ids.all[1] == test.memory.server.sparks[0].id)
     }
 
+    @Test func `a transform of Objective-C reads and changes the message and its members in a dictionary`() throws {
+        func changed(_ value: PrimusValue, _ change: (NSMutableDictionary) -> Void) -> PrimusValue {
+            var data = PrimusTransformData(value: value)
+            #expect(
+                data.changeDictionary {
+                    change($0); return true
+                })
+            return data.value
+        }
+        let message: PrimusValue = ["a": 1, "b": [true], "data": "inner"]
+        #expect(changed(message) { _ in } == message)
+        #expect(changed(message) { $0["foo"] = "bar" } == ["a": 1, "b": [true], "data": "inner", "foo": "bar"])
+        #expect(changed(message) { $0["a"] = ($0["a"] as? Int ?? 0) + 1 } == ["a": 2, "b": [true], "data": "inner"])
+        #expect(changed(message) { $0.removeObject(forKey: "a") } == ["b": [true], "data": "inner"])
+        #expect(changed(message) { $0["data"] = ["c": 2] } == ["c": 2])
+        #expect(
+            changed(message) {
+                $0["data"] = ["c": 2]
+                $0["d"] = 3
+            } == ["c": 2, "d": 3])
+        #expect(changed("text") { $0["foo"] = "bar" } == "text")
+        #expect(changed("text") { $0["data"] = "\($0["data"] ?? "")s" } == "texts")
+        var data = PrimusTransformData(value: message)
+        #expect(!data.changeDictionary { _ in false })
+    }
+
     @Test func `transforms change and discard messages of both directions`() async throws {
         let test = try await PrimusFixture()
         let received = EventRecorder<PrimusValue>()

@@ -16,12 +16,19 @@ import FoundationNetworking
     @Test func `the defaults are those of Primus-Objc`() {
         let options = PrimusConnectOptions()
         #expect(options.timeout == 10 && options.ping == 25 && options.pong == 10 && options.autodetect && !options.manual)
-        #expect(options.websockets)
+        #expect(options.websockets && !options.stayConnectedInBackground)
         #expect(options.strategy.isEmpty && options.transformerClass == nil && options.parserClass == nil && options.plugins.isEmpty)
         let reconnect = options.reconnect
         #expect(reconnect.maxDelay == Double(Int.max) && reconnect.minDelay == 0.5 && reconnect.retries == 10 && reconnect.factor == 2)
         #expect(reconnect.timeout == -1 && reconnect.attempt == 1 && !reconnect.backoff && !reconnect.authorization)
         #expect(Set(reconnect.strategies) == [.online, .disconnect, .timeout])
+    }
+
+    @Test func `an app for calls stays connected in the background by default`() {
+        #expect(PrimusLifecycle.hasCallMode(["UIBackgroundModes": ["audio", "voip"]]))
+        for information in [nil, [:], ["UIBackgroundModes": ["audio"]], ["UIBackgroundModes": "voip"]] as [[String: Any]?] {
+            #expect(!PrimusLifecycle.hasCallMode(information))
+        }
     }
 
     @Test(arguments: [false, true]) func `each option has an effect, also when it is set later`(isLater: Bool) throws {

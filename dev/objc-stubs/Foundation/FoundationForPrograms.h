@@ -31,6 +31,10 @@ void NSLog(NSString *format, ...) __attribute__((format(__NSString__, 1, 2)));
 + (NSNumber *)numberWithLong:(long)value;
 @end
 
+@interface NSMutableDictionary (Programs)
+- (void)setObject:(nullable id)object forKeyedSubscript:(id)key;
+@end
+
 @interface NSDictionary (Programs)
 + (instancetype)dictionaryWithObjects:(const id _Nonnull [_Nullable])objects
                               forKeys:(const id<NSCopying> _Nonnull [_Nullable])keys

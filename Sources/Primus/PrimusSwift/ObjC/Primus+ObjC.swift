@@ -59,18 +59,11 @@ extension Primus {
     @available(swift, obsoleted: 1.0)
     @objc(send:data:) public func objcSend(_ event: String, data: Any) { _ = self.send(event, arguments: [data]) }
 
-    /// Adds a transform: a block that may change the dictionary, whose value for the key `data` is the message, and returns whether the
-    /// message is passed on. Other keys that it sets become members of a message that is a dictionary.
+    /// Adds a transform: a block that may change the dictionary, and returns whether the message is passed on. The value for the key `data` is
+    /// the message; other keys are the members of a message that is a dictionary.
     @available(swift, obsoleted: 1.0)
     @objc(transform:fn:) public func objcTransform(_ type: String, fn: @escaping @Sendable (NSMutableDictionary) -> Bool) {
-        self.transform(type) { data in
-            let dictionary = NSMutableDictionary()
-            dictionary["data"] = FoundationValue.object(data.value)
-            guard fn(dictionary) else { return false }
-            if let value = dictionary["data"] { data["data"] = value }
-            for case (let key as String, let value) in dictionary where key != "data" { data[key] = value }
-            return true
-        }
+        self.transform(type) { data in data.changeDictionary(fn) }
     }
 
     private static func `is`(_ listener: PrimusListener, _ object: AnyObject, _ selector: Selector?) -> Bool {
