@@ -209,17 +209,49 @@ import Testing
         #expect(client.end != nil && test.server.sparks.isEmpty)
     }
 
-    @Test func `the time for an answer begins again when the server reads again`() async throws {
+    @Test func `an answer that the server hasn't read is asked for again`() async throws {
         let test = try await self.start().test
         let client = test.client(Self.socketPath)
         test.clock.advance(by: .milliseconds(300))
         let spark = try #require(test.server.sparks.first)
         test.server.silence(spark.id)
+        client.send("3")
         test.clock.advance(by: .milliseconds(190))
         test.server.silence(spark.id, false)
-        test.clock.advance(by: .milliseconds(190))
-        #expect(client.end == nil && test.server.sparks.count == 1)
+        #expect(client.lines.dropFirst() == ["2"])
         test.clock.advance(by: .milliseconds(10))
+        #expect(client.lines.dropFirst() == ["2", "2"])
+        test.clock.advance(by: .milliseconds(199))
+        #expect(client.end == nil && test.server.sparks.count == 1)
+        test.clock.advance(by: .milliseconds(1))
+        #expect(client.end != nil && test.server.sparks.isEmpty)
+    }
+
+    @Test func `a server that stops reading again and again sends its pings all the same`() async throws {
+        let test = try await self.start().test
+        let client = test.client(Self.socketPath)
+        let spark = try #require(test.server.sparks.first)
+        for _ in 0..<3 {
+            test.server.silence(spark.id)
+            test.server.silence(spark.id, false)
+            test.clock.advance(by: .milliseconds(100))
+        }
+        #expect(client.lines.dropFirst() == ["2"])
+    }
+
+    @Test func `a client of version 3 has the whole time for its ping when the server reads again`() async throws {
+        let test = try await ServerUnderTest {
+            ($0.transformer, $0.version) = (.engineIO, .v6)
+            ($0.enginePingInterval, $0.enginePingTimeout) = (.milliseconds(300), .milliseconds(200))
+        }
+        let client = test.client(Self.socketPath.replacing("EIO=4", with: "EIO=3"))
+        let spark = try #require(test.server.sparks.first)
+        test.server.silence(spark.id)
+        test.clock.advance(by: .milliseconds(499))
+        test.server.silence(spark.id, false)
+        test.clock.advance(by: .milliseconds(499))
+        #expect(client.end == nil && test.server.sparks.count == 1)
+        test.clock.advance(by: .milliseconds(1))
         #expect(client.end != nil && test.server.sparks.isEmpty)
     }
 

@@ -3,7 +3,7 @@ import PrimusServer
 import RealtimeCore
 import RealtimeTransports
 
-// Beside other work, and with sanitizers, each step of a client or a server may take long. None of these has a time limit that could expire.
+// Beside other work, and with sanitizers, each step of a client or a server may take long. None of these limits is reached by accident.
 
 extension PrimusServerConfiguration {
     /// A server that waits long for its clients, and sends no pings of its own.
@@ -20,7 +20,7 @@ extension PrimusServerConfiguration {
 }
 
 extension PrimusConfiguration {
-    /// A client of a server on sockets that waits long, and doesn't reconnect.
+    /// A client of a server on sockets that waits long, and doesn't reconnect unless a test sets it.
     static func patient(_ address: ListenerAddress, _ kind: BehaviorKind) -> PrimusConfiguration {
         var configuration = PrimusConfiguration(Endpoint(scheme: "http", host: address.host, port: address.port), transports: .standard)
         (configuration.log, configuration.retry) = (.none, .none)

@@ -278,7 +278,7 @@ import Testing
         echo.cancel()
     }
 
-    @Test func `the time for a pong begins again when the server reads again`() async throws {
+    @Test func `a pong that the server hasn't read is asked for again`() async throws {
         let (test, echo) = try await self.start()
         let client = test.client("/primus/0/s/websocket")
         test.network.condition = .silent
@@ -286,12 +286,12 @@ import Testing
         test.network.condition = .up
         let spark = try #require(test.server.sparks.first)
         test.server.silence(spark.id)
-        test.clock.advance(by: .seconds(19.9))
+        test.clock.advance(by: .seconds(9))
         test.server.silence(spark.id, false)
-        test.clock.advance(by: .seconds(9.9))
+        test.clock.advance(by: .seconds(1))
+        #expect(client.lines == ["o", "ping frame"])
+        for _ in 0..<10 { test.clock.advance(by: .seconds(10)) }
         #expect(test.server.sparks.count == 1 && client.end == nil)
-        test.clock.advance(by: .seconds(0.1))
-        #expect(test.server.sparks.isEmpty && client.end != nil)
         echo.cancel()
     }
 

@@ -443,13 +443,14 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         guard let connection = self.connections[id] else { return }
         self.connections.update(id) { connection in
             connection.isHeartbeatSuspended = isSilent
-            connection.isAlive = true
+            // A pong may not have been read: in the place of an end, another ping follows.
+            (connection.isAlive, connection.isAwaitingPong) = (true, false)
         }
         if isSilent { self.timers.remove(.silence(id)) } else { self.setSilenceTimer(id, now: now) }
-        guard connection.isHeartbeatSuspended, !isSilent, connection.state == .open else { return }
-        // What the client has sent in the meantime, a pong perhaps, may not have been read yet.
-        self.setTransportTimer(id, now: now)
-        self.setSockJSTimer(id, now: now)
+        // With version 3, the client pings, and has the whole time again. The server's pings keep their times.
+        if connection.isHeartbeatSuspended, !isSilent, connection.state == .open, case .engineIO(.v3, _) = connection.framing {
+            self.setTransportTimer(id, now: now)
+        }
     }
 
     // MARK: Sending
