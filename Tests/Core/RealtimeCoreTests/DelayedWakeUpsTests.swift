@@ -1,54 +1,55 @@
 import RealtimeCore
 import RealtimeSystem
+import RealtimeTesting
 import TestSupport
 import Testing
 
-@Suite(.timeLimit(.minutes(10))) struct DelayedWakeUpsTests {
-    /// A task that waits, and what it has seen of the thread that resumes it.
-    private final class Scene: Sendable {
-        private let waiting = Lock<WakeUp?>(nil)
-        let isComplete = Lock(false)
+/// A task that waits, and that another thread resumes.
+final class WaitingTask: Sendable {
+    private let wakeUp = Lock<WakeUp?>(nil)
 
-        var isWaiting: Bool { self.waiting.withLock { $0 != nil } }
+    var isWaiting: Bool { self.wakeUp.withLock { $0 != nil } }
 
-        func wait() async -> Bool {
-            await suspend { wakeUp in
-                self.waiting.withLock { $0 = wakeUp }
-                return true
-            } onCancel: {
-                nil
-            }
-            return self.isComplete.withLock { $0 }
+    /// Waits, and then returns what the task sees.
+    func wait<Value: Sendable>(_ look: @Sendable () -> Value) async -> Value {
+        await suspend { wakeUp in
+            self.wakeUp.withLock { $0 = wakeUp }
+            return true
+        } onCancel: {
+            nil
         }
-
-        func resume() {
-            if let wakeUp = self.waiting.withLock({ $0.take() }) { DelayedWakeUps.resume(wakeUp) }
-            // An opportunity for the task to continue too early.
-            for _ in 0..<10_000 { sched_yield() }
-        }
+        return look()
     }
 
+    func resume() {
+        if let wakeUp = self.wakeUp.withLock({ $0.take() }) { DelayedWakeUps.resume(wakeUp) }
+        // An opportunity for the task to continue too early.
+        for _ in 0..<10_000 { sched_yield() }
+    }
+}
+
+@Suite(.timeLimit(.minutes(10))) struct DelayedWakeUpsTests {
     @Test func `a task continues when the thread that resumes it has completed what it does`() async throws {
-        let scene = Scene()
-        async let hasSeenCompletion = scene.wait()
-        try await eventually { scene.isWaiting }
+        let (task, completions) = (WaitingTask(), EventRecorder<Bool>())
+        async let hasSeenCompletion = task.wait { completions.all == [true] }
+        try await eventually { task.isWaiting }
         try await onOwnThread {
             DelayedWakeUps.delaying {
-                DelayedWakeUps.delaying { scene.resume() }
-                scene.isComplete.withLock { $0 = true }
+                DelayedWakeUps.delaying { task.resume() }
+                completions.record(true)
             }
         }
         #expect(await hasSeenCompletion)
     }
 
     @Test func `other threads resume tasks immediately`() async throws {
-        let scene = Scene()
-        async let hasSeenCompletion = scene.wait()
-        try await eventually { scene.isWaiting }
+        let task = WaitingTask()
+        async let isResumed = task.wait { true }
+        try await eventually { task.isWaiting }
         try await onOwnThread {
             DelayedWakeUps.delaying {}
-            scene.resume()
+            task.resume()
         }
-        _ = await hasSeenCompletion
+        _ = await isResumed
     }
 }

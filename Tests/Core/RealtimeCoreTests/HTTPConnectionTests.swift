@@ -97,8 +97,12 @@ private struct LineRules: HTTPConnectionRules {
         let all = EventRecorder<String>()
         let errors = EventRecorder<TransportError>()
         let react = Lock<(@Sendable (String) -> Void)?>(nil)
+        let onOpen = Lock<(@Sendable () -> Void)?>(nil)
 
-        func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.all.record("opened \(head.status)") }
+        func opened(_ id: ConnectionID, head: HTTPResponseHead) {
+            self.all.record("opened \(head.status)")
+            self.onOpen.withLock { $0 }?()
+        }
 
         func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
             let texts = batch.messages.map { String(decoding: $0.bytes, as: UTF8.self) }.joined(separator: " ")
@@ -196,6 +200,17 @@ private struct LineRules: HTTPConnectionRules {
         fixture.receiver.respond(HTTPResponse(status: 204))
         #expect(fixture.events.all.all.suffix(1) == ["closed by peer 1000 over"])
         #expect(fixture.server.requests.all.count == 4)
+    }
+
+    @Test func `a task that waits for the connection continues when the next request was sent`() async throws {
+        let fixture = try await Fixture(isStream: false)
+        let (server, task) = (fixture.server, WaitingTask())
+        fixture.events.onOpen.withLock { $0 = { task.resume() } }
+        server.answer.withLock { $0 = { [heads = server.heads] _ in heads.all.count == 1 ? HTTPResponse(status: 200) : nil } }
+        async let requests = task.wait { server.requests.all }
+        try await eventually { task.isWaiting }
+        try await onOwnThread { fixture.connection.open() }
+        #expect(await requests == ["GET", "GET"])
     }
 
     @Test func `no poll is sent while reading is paused`() async throws {

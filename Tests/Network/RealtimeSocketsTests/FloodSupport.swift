@@ -65,8 +65,10 @@ final class FloodedServer: ListenerHandler {
         var bytes = 0
         /// The number of messages received from the neighbor.
         var arrived = 0
-        /// What was received from floods when the neighbor had sent a message that has not arrived yet.
+        /// The counts of what was received from floods when the neighbor had sent a message that has not arrived yet.
         var sent: (messages: Int, bytes: Int)?
+        /// The number of messages of the neighbor for which that is known.
+        var measurements = 0
         /// The most that was received from floods before a message of the neighbor.
         var worst = (messages: 0, bytes: 0)
     }
@@ -139,6 +141,7 @@ final class FloodedServer: ListenerHandler {
             self.server.counts.withLock { counts in
                 counts.arrived += count
                 guard let sent = counts.sent.take() else { return }
+                counts.measurements += 1
                 counts.worst.messages = max(counts.worst.messages, counts.messages - sent.messages)
                 counts.worst.bytes = max(counts.worst.bytes, counts.bytes - sent.bytes)
             }

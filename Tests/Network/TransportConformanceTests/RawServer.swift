@@ -121,7 +121,7 @@ final class RawPeer {
         guard descriptor >= 0 else { return }
         SystemSocket.setNoDelay(descriptor)
         // If the client hangs, the test fails instead of hanging.
-        var limit = timeval(tv_sec: 600, tv_usec: 0)
+        var limit = timeval(tv_sec: 180, tv_usec: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
         setsockopt(descriptor, SOL_SOCKET, SO_SNDTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
     }
@@ -139,7 +139,7 @@ final class RawPeer {
     /// Waits until one of the two can be read or has ended, and returns which.
     static func wait(_ one: RawPeer, _ other: RawPeer) -> (Bool, Bool) {
         var polled = [one, other].map { pollfd(fd: $0.descriptor, events: Int16(POLLIN), revents: 0) }
-        poll(&polled, 2, 600_000)
+        poll(&polled, 2, 180_000)
         return (polled[0].revents != 0, polled[1].revents != 0)
     }
 

@@ -53,7 +53,7 @@ enum TransportUnderTest: String, CaseIterable, Sendable, CustomTestStringConvert
         let http: any HTTPExchangeTransport
         let listener: any Listener
         let scheme: String
-        /// The server's clock of connections over HTTP.
+        /// The clock of the server's connections over HTTP.
         var time: (any TimeSource)?
 
         /// Decorates a handler, so that its connections are of the kind that the client opens.

@@ -19,9 +19,9 @@ struct PrimusNginxTests {
         let nginx = try await Nginx(to: try await server.start(on: SocketListener()).port, change)
         try await nginx.start()
         try await body { try kind.client("http://127.0.0.1:\(nginx.port)") }
-        // The server notices the end of a client of SockJS over HTTP after minutes.
+        // The server notices the end of a client of SockJS between two polls after minutes.
         try await eventually {
-            for spark in server.sparks where kind.transformer == .sockjs { server.drop(spark.id) }
+            for spark in server.sparks where kind.transformer == .sockjs && kind.transport == .polling { server.drop(spark.id) }
             return server.sparks.isEmpty
         }
         echo.cancel()
@@ -57,7 +57,7 @@ struct PrimusNginxTests {
     @Test(arguments: [
         ProxiedKind(transformer: .engineIO, transport: .polling),
         ProxiedKind(transformer: .engineIO, connections: [.polling, .webSocket], transport: .polling),
-        // The last kind has as much time as the attempt.
+        // Only the last kind has the time limit of the attempt; earlier ones have less.
         ProxiedKind(transformer: .sockjs, connections: [.webSocket, .streaming], transport: .streaming),
     ])
     func `where nginx doesn't pass on upgrades, clients use requests over HTTP`(kind: ProxiedKind) async throws {

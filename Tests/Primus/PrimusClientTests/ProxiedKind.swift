@@ -32,7 +32,7 @@ struct ProxiedKind: Sendable, CustomTestStringConvertible {
         var configuration = PrimusServerConfiguration()
         configuration.transformer = self.transformer
         (configuration.authorizationTimeout, configuration.engineProbeTimeout) = (.seconds(600), .seconds(600))
-        (configuration.sockJSDisconnectDelay, configuration.enginePingTimeout) = (.seconds(300), .seconds(300))
+        (configuration.sockJSDisconnectDelay, configuration.enginePingTimeout) = (.seconds(300), .seconds(120))
         configure(&configuration)
         let server = PrimusServer(configuration: configuration, log: .none)
         return (server, server.onMessage { message in _ = try? message.spark.write(message.value) })

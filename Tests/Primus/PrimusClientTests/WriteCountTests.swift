@@ -23,7 +23,7 @@ import Testing
         (configuration.detection, configuration.log) = (.off, .none)
         let primus = PrimusConnection(configuration)
         primus.open()
-        try await primus.opened()
+        try await eventually { primus.isConnected }
         let connection = try #require(primus.driver.connection { $0.connection.connected })
 
         let block = LoopBlock()

@@ -138,12 +138,16 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
         }
         guard next != nil else { return }
         var delivered = MessageBatch()
-        // A task that waits for the connection continues when the requests that follow have been started.
+        // A task that waits for the connection continues when the commands that follow have been performed.
         DelayedWakeUps.delaying {
+            var count = 0
             while let step = next {
                 self.perform(step)
                 if case .received(let batch) = step.command { delivered = batch }
                 next = self.state.withLock { Self.next(&$0) }
+                count += 1
+                // Other threads may add commands without end.
+                if count.isMultiple(of: 64) { DelayedWakeUps.resumeNow() }
             }
         }
         // Here, nothing else refers to the memory of the last batch.

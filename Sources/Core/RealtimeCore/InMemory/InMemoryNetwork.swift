@@ -100,13 +100,16 @@ public final class InMemoryNetwork: Sendable {
     /// A transport that sends HTTP requests over this network.
     public var http: any HTTPTransport { InMemoryHTTPTransport(network: self) }
 
+    /// The milliseconds from the beginning of 1970 to the instant zero of the network's time, the same in each run.
+    package static let epoch: Int64 = 1_700_000_000_000
+
     /// Returns the transports of clients that connect over this network.
     ///
     /// - Parameter seed: The seed of the random numbers of the network's first client. Each further client has another seed, so that their IDs
     ///   and delays differ. A test that creates its clients in the same order has the same ones each time.
     public func transports(seed: UInt64 = 1) -> Transports {
         Transports(
-            webSocket: self.webSocket, http: self.http, time: self.time,
+            webSocket: self.webSocket, http: self.http, time: self.time, epoch: Self.epoch,
             seed: {
                 self.state.withLock { state in
                     defer { state.clients &+= 1 }
@@ -158,7 +161,7 @@ public final class InMemoryNetwork: Sendable {
     ///
     /// A test that polls a state continues on its own thread as soon as the state has changed, while the thread that has changed it may not
     /// have returned from the network yet. What the test does next would then be handled later, for example after the clock has advanced. The
-    /// wait ends after ten seconds in any case: a server's closure could wait for the caller.
+    /// wait ends after about ten seconds in any case: a server's closure could wait for the caller.
     package func waitUntilIdle() {
         for _ in 1...100_000 {
             guard let runner = self.state.withLock({ $0.runner }), runner != .current else { return }

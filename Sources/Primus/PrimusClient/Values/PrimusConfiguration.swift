@@ -39,8 +39,8 @@ public struct PrimusConfiguration: Sendable {
     public var startsWithPolling = false
     /// The kinds of connections, in place of those that the other settings determine; for tests.
     package var connectionKinds: [PrimusConnectionKind]?
-    /// The time in which a server of engine.io answers the probe of a WebSocket. A server forgets the probe after 10 seconds, so that only tests
-    /// have another value.
+    /// The time in which a server of engine.io answers the probe of a WebSocket. A server forgets the probe after 10 seconds, so only tests use
+    /// another value.
     package var probeTimeout = Duration.seconds(10)
     /// Receives what the client's connections over HTTP do, as a `TracingTransport` reports it for WebSockets. A client keeps it for life.
     package var httpConnectionTrace: ConnectionTrace? { didSet { self.kept = Kept() } }

@@ -158,7 +158,7 @@ struct HTTPClientFailureTests {
         let listener = try TCPListener(loops: [loop]) { _ in EventRecorder(onReceived: { stream, _ in stream.send(bytes) }) }
         var request = HTTPRequest.get(Endpoint(scheme: "http", host: "127.0.0.1", port: listener.address.port))
         var result = Result<Int, TransportError>.success(0)
-        // The timeout also applies before and after the pause. If a busy machine exceeds it there, it is longer the next time.
+        // The timeout also applies before and after the pause. If a busy machine exceeds it there, the next attempt has a longer one.
         for milliseconds in [100, 400, 1_600, 6_400] {
             request.idleTimeout = .milliseconds(milliseconds)
             result = await Self.readSlowly(request, loop)

@@ -218,7 +218,7 @@ final class RawSocket: Sendable {
 
     init(_ descriptor: Int32) {
         self.descriptor = descriptor
-        var limit = timeval(tv_sec: 600, tv_usec: 0)
+        var limit = timeval(tv_sec: 180, tv_usec: 0)
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &limit, socklen_t(MemoryLayout<timeval>.size))
         #if canImport(Darwin)
         SystemSocket.set(descriptor, SOL_SOCKET, SO_NOSIGPIPE, 1)
