@@ -48,9 +48,9 @@ struct ConnectionPoolState<Connection: Equatable & Sendable>: Sendable {
     /// - Returns: `nil` if a new connection is needed.
     mutating func lend(_ key: ConnectionKey, isRepeatable: Bool, now: Instant) -> Connection? {
         guard let index = self.idle.lastIndex(where: { $0.key == key }) else { return nil }
-        // The timer may be late.
+        // The timer may be late, and another thread may have given the connection back after this one has read the time.
         let limit = isRepeatable ? self.idleTime : min(self.idleTime, self.unrepeatableIdleTime)
-        guard now < self.idle[index].since + limit else { return nil }
+        guard limit > 0, now < self.idle[index].since + limit else { return nil }
         return self.idle.remove(at: index).connection
     }
 
