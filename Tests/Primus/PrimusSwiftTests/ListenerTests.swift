@@ -372,14 +372,20 @@ import Testing
             primus.open()
         }
         try await eventually { test.memory.server.sparks.count == 1 }
-        test.queue.suspend()
+        // A queue that is only suspended completes what it has begun, which may include later events.
+        let (blocked, gate) = (EventRecorder<Bool>(), DispatchSemaphore(value: 0))
+        test.queue.async {
+            blocked.record(true)
+            gate.wait()
+        }
+        try await eventually { !blocked.all.isEmpty }
         try test.memory.server.sparks[0].write("last")
         try await eventually { main.all == ["data"] }
         if destroys { client.primus?.destroy() } else { test.memory.server.sparks[0].end() }
         let expected = ["data", "close", "end"] + (destroys ? ["destroy"] : [])
         try await eventually { main.all == expected }
         #expect(trace.all.isEmpty)
-        test.queue.resume()
+        gate.signal()
         try await eventually { trace.all == expected }
         try await eventually { client.primus == nil }
     }
