@@ -280,7 +280,9 @@ import Testing
         for _ in 0..<20 {
             client.open()
             client.end()
-            #expect(client.state == .closed(nil) && client.driver.nextDeadline == nil)
+            #expect(client.state == .closed(nil))
+            // Another thread may have connected it with what an earlier attempt has learned, and still handle the end of the session.
+            try await eventually { client.driver.nextDeadline == nil }
         }
         #expect(await updates.pending().filter { if case .ended = $0 { true } else { false } }.count == 20)
         client.open()
