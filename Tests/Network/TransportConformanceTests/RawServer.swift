@@ -109,6 +109,8 @@ final class RawServer: Sendable {
 final class RawPeer {
     struct Broken: Error, CustomStringConvertible {
         var description: String
+        /// Whether the peer had closed the connection before it received everything.
+        var isClosedByPeer = false
     }
 
     private var descriptor: Int32
@@ -173,7 +175,10 @@ final class RawPeer {
                 let remaining = UnsafeRawBufferPointer(rebasing: bytes[sent...])
                 return self.tls?.write(remaining) ?? SystemSocket.send(self.descriptor, remaining)
             }
-            guard case .done(let count) = result else { throw Broken(description: "the client receives nothing: \(result)") }
+            guard case .done(let count) = result else {
+                let isClosed = if case .failed(let error) = result { error.code == .reset || error.code == .closed } else { false }
+                throw Broken(description: "the client receives nothing: \(result)", isClosedByPeer: isClosed)
+            }
             sent += count
         }
     }
@@ -253,8 +258,14 @@ func relay(_ client: RawPeer, to port: Int, limit: Int, count: Tally) throws {
 }
 
 /// Relays bytes between a client and a server. Sends the bytes of the server one by one, each after the client's loop has made a turn for
-/// the previous one.
+/// the previous one. The alert with which TLS ends may find that the other side has closed the connection.
 func relay(_ client: RawPeer, to port: Int, byteByByteTo loop: EventLoop, count: Tally) throws {
+    do {
+        try relayBytes(client, to: port, loop, count: count)
+    } catch let error as RawPeer.Broken where error.isClosedByPeer {}
+}
+
+private func relayBytes(_ client: RawPeer, to port: Int, _ loop: EventLoop, count: Tally) throws {
     let server = try RawPeer(connectedTo: port)
     while let bytes = try exchange(client, server, atMost: 64 << 10) {
         for byte in bytes {
