@@ -1,6 +1,5 @@
 import PrimusWire
 public import RealtimeCore
-import RealtimeSystem
 import RealtimeTransports
 
 /// A Primus server that runs inside a program, for tests, development and demos.
