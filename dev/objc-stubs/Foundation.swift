@@ -39,7 +39,7 @@ public final class ProcessInfo: Sendable {
 
 public final class Bundle: Sendable {
     public static let main = Bundle()
-    public func object(forInfoDictionaryKey key: String) -> Any? { nil }
+    public var infoDictionary: [String: Any]? { nil }
 }
 
 public protocol CustomNSError: Error {
