@@ -53,6 +53,8 @@ open class Primus: NSObject, @unchecked Sendable {
     /// The connection of the typed API, with what belongs to it.
     private struct Engine: Sendable {
         var connection: PrimusConnection
+        /// The settings before those of the options.
+        var base: PrimusConfiguration
         /// The revision of the options with which it was created.
         var revision: UInt64
         /// Why it can't be opened.
@@ -177,8 +179,8 @@ open class Primus: NSObject, @unchecked Sendable {
 
     /// The client of the typed API that this client uses, for code that moves to it step by step.
     ///
-    /// Both have the same connection: ``open()`` and ``end()`` of one affect the other. The settings come from ``options``, and must not be
-    /// changed with `update(_:)`. If the parser, the transformer, the plugins or the transports of the options change, it is replaced when
+    /// Both have the same connection: ``open()`` and ``end()`` of one affect the other. The settings come from ``options``, and are changed
+    /// there, not with `update(_:)`. If the parser, the transformer, the plugins or the transports of the options change, it is replaced when
     /// the client is opened again.
     public var client: PrimusConnection { self.engine().connection }
 
@@ -249,7 +251,7 @@ open class Primus: NSObject, @unchecked Sendable {
         let engine = self.engine()
         if let problem = engine.problem { return self.fail(problem) }
         do throws(PrimusError) {
-            try engine.connection.update { self.configure(&$0) }
+            try engine.connection.update { self.configure(&$0, engine) }
         } catch {
             return self.fail(error)
         }
@@ -466,10 +468,11 @@ open class Primus: NSObject, @unchecked Sendable {
         configuration.transforms = transforms
         let link = ConnectionLink()
         configuration.requestURL = { [weak self] endpoint in await self?.url(for: endpoint, of: link.connection) ?? endpoint }
+        let base = configuration
         self.options.apply(to: &configuration)
         let connection = PrimusConnection(configuration)
         link.connection = connection
-        var engine = Engine(connection: connection, revision: values.revision, problem: problem)
+        var engine = Engine(connection: connection, base: base, revision: values.revision, problem: problem)
         for queue in queues.union([.main]) { engine.observations[queue] = self.observation(of: connection, on: queue) }
         return engine
     }
@@ -561,19 +564,20 @@ open class Primus: NSObject, @unchecked Sendable {
     }
 
     /// Sets what can change at any time.
-    private func configure(_ configuration: inout PrimusConfiguration) {
-        self.options.apply(to: &configuration)
+    private func configure(_ configuration: inout PrimusConfiguration, _ engine: Engine) {
+        configuration = engine.base
         // An invalid URL was reported when it was set.
         try? self.setRequest(&configuration)
+        self.options.apply(to: &configuration)
     }
 
     private func applySettings() {
         guard let engine = self.state.withLock({ $0.engine }) else { return }
         do throws(PrimusError) {
-            var configuration = engine.connection.configuration
+            var configuration = engine.base
             try self.setRequest(&configuration)
             self.state.withLock { if $0.engine?.connection === engine.connection { $0.engine?.problem = nil } }
-            try engine.connection.update { self.configure(&$0) }
+            try engine.connection.update { self.configure(&$0, engine) }
         } catch {
             self.post("error", [.error(error)])
         }

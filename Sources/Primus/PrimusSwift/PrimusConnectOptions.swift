@@ -36,6 +36,7 @@ public final class PrimusConnectOptions: NSObject, NSCopying, @unchecked Sendabl
         var lifecycle = PrimusLifecycle.standard
         var log = LogSink.standard
         var credentials: PrimusConfiguration.CredentialsProvider?
+        var configure: (@Sendable (inout PrimusConfiguration) -> Void)?
         var reconnect: PrimusReconnectOptions
         /// The number of changes of what a client keeps.
         var revision: UInt64 = 0
@@ -227,6 +228,20 @@ public final class PrimusConnectOptions: NSObject, NSCopying, @unchecked Sendabl
         set { self.change { $0.credentials = newValue } }
     }
 
+    /// Changes the settings for which this class has no property, such as `queue`, `silenceLimit`, `messageLimit` and `startsWithPolling`;
+    /// `nil`, the default, for no changes.
+    ///
+    /// ```swift
+    /// options.configure = { configuration in configuration.queue = .dropOldest(50) }
+    /// ```
+    /// It is called after the properties were applied, on the thread that opens the client or changes a property, without a lock, and more than
+    /// once. An invalid value is reported by the event `error`. The log, the transports, the plugins, the transforms, and the parser and the
+    /// transformer of your own can't be changed here: the client ignores such changes.
+    public var configure: (@Sendable (inout PrimusConfiguration) -> Void)? {
+        get { self.current.configure }
+        set { self.change { $0.configure = newValue } }
+    }
+
     /// Returns independent settings with the same values.
     public func copy(with zone: NSZone? = nil) -> Any {
         var values = self.current
@@ -258,6 +273,7 @@ public final class PrimusConnectOptions: NSObject, NSCopying, @unchecked Sendabl
             PrimusBackoff(
                 minimum: minimum, maximum: max(minimum, Self.delay(reconnect.maxDelay)),
                 factor: reconnect.factor.isFinite ? max(1, reconnect.factor) : 1, retries: max(0, reconnect.retries)))
+        if let configure = values.configure { configuration.changeSettings(configure) }
     }
 
     /// Longer than any connection.

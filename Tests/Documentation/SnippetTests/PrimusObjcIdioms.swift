@@ -59,6 +59,7 @@ private func otherForms(_ primus: Primus, _ options: PrimusConnectOptions, _ lis
     primus.send("event", ["a": 1])
     options.parserClass = MyParser.self
     options.websockets = false
+    options.configure = { $0.queue = .dropOldest(50) }
     return primus.readyState == .open
 }
 

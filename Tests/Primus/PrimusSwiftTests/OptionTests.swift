@@ -62,6 +62,34 @@ import FoundationNetworking
         #expect(other.retries == 1 && other.minimum == .milliseconds(500))
     }
 
+    @Test(arguments: [false, true])
+    func `settings without a property can be changed, except those that a client keeps`(isLater: Bool) async throws {
+        let options = PrimusConnectOptions()
+        options.manual = true
+        func set() {
+            options.configure = { configuration in
+                configuration.queue = .dropOldest(50)
+                configuration.pingInterval *= 2
+                configuration.plugins = [.emitter]
+            }
+        }
+        if !isLater { set() }
+        let primus = Primus(url: URL(string: "http://localhost:9090/primus")!, options: options)
+        _ = primus.client
+        if isLater { set() }
+        options.timeout = 200
+        let configuration = primus.client.configuration
+        #expect(configuration.queue == .dropOldest(50) && configuration.plugins.isEmpty && configuration.connectTimeout == .seconds(200))
+        // Changes of other options don't add up.
+        #expect(configuration.pingInterval == .seconds(50) && configuration.endpoint.port == 9090)
+        options.configure = nil
+        #expect(primus.client.configuration.queue == .standard && primus.client.configuration.pingInterval == .seconds(25))
+        let errors = EventRecorder<PrimusError.Code>()
+        primus.on("error", queue: PrimusQueue(DispatchQueue(label: "errors"))) { (error: PrimusError) in errors.record(error.code) }
+        options.configure = { $0.messageLimit = 0 }
+        try await eventually { errors.all == [.invalidConfiguration] }
+    }
+
     @Test func `values that are out of range are replaced`() throws {
         let options = PrimusConnectOptions()
         options.manual = true

@@ -122,6 +122,17 @@ public struct PrimusConfiguration: Sendable {
     /// Whether a client with the other configuration can change to this one.
     func keeps(_ other: Self) -> Bool { self.kept === other.kept }
 
+    /// Applies changes, except those of what a client keeps for life.
+    package mutating func changeSettings(_ change: (inout Self) -> Void) {
+        let old = self
+        change(&self)
+        guard !self.keeps(old) else { return }
+        (self.customTransformer, self.customParser) = (old.customTransformer, old.customParser)
+        (self.transforms, self.plugins, self.transports, self.log) = (old.transforms, old.plugins, old.transports, old.log)
+        self.httpConnectionTrace = old.httpConnectionTrace
+        self.kept = old.kept
+    }
+
     /// A description of the first invalid value, or `nil` if the configuration is valid. It doesn't contain the URL or a header field, which
     /// may contain credentials.
     var validationError: String? {
