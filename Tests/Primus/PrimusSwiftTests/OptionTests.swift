@@ -85,7 +85,7 @@ import FoundationNetworking
         options.configure = nil
         #expect(primus.client.configuration.queue == .standard && primus.client.configuration.pingInterval == .seconds(25))
         let errors = EventRecorder<PrimusError.Code>()
-        primus.on("error", queue: PrimusQueue(DispatchQueue(label: "errors"))) { (error: PrimusError) in errors.record(error.code) }
+        primus.on("error", queue: DispatchQueue(label: "errors")) { (error: PrimusError) in errors.record(error.code) }
         options.configure = { $0.messageLimit = 0 }
         try await eventually { errors.all == [.invalidConfiguration] }
     }
