@@ -53,8 +53,7 @@ struct ClientPeerTests {
 
     /// Starts a server, and calls a closure for each kind of connection to it, one after the other.
     private func withEach(_ dialect: Dialect, _ body: (_ client: Dialect, _ url: String) async throws -> Void) async throws {
-        let hasEngineIO3 = dialect.clients.contains { $0.isEngineIO3 }
-        let peer = try Peer(dialect.server, dialect.serverOptions + (hasEngineIO3 ? ["--allowEIO3", "true"] : []))
+        let peer = try Peer(dialect.server, dialect.optionsForClients)
         let url = try await peer.ready()["url"]?.string ?? ""
         for client in dialect.clients { try await body(client, url) }
         peer.stop()

@@ -63,6 +63,11 @@ struct Dialect: Sendable, CustomTestStringConvertible {
         Self.all.filter { ($0.server, $0.transformer, $0.parser) == (self.server, self.transformer, self.parser) }
     }
 
+    /// The options of a server for all of them.
+    var optionsForClients: [String] {
+        self.serverOptions + (self.clients.contains { $0.isEngineIO3 } ? ["--allowEIO3", "true"] : [])
+    }
+
     /// The same dialect with a server that has further options.
     func with(_ options: String...) -> Dialect {
         var dialect = self
