@@ -239,6 +239,28 @@ import Testing
         #expect(client.lines.dropFirst() == ["2"])
     }
 
+    @Test func `a client isn't ended as long as the server doesn't read, whatever faults begin and end`() async throws {
+        let test = try await self.start().test
+        let callbacks = EventRecorder<@Sendable () -> Void>()
+        let slow = test.server.onMessage(on: CallbackExecutor { callbacks.record($0) }) { _ in }
+        let client = test.client(Self.socketPath)
+        let spark = try #require(test.server.sparks.first)
+        for number in 0..<2_000 { client.send("4\(number)") }
+        test.server.silence(spark.id)
+        test.server.silence(spark.id, false)
+        test.clock.advance(by: .milliseconds(300))
+        test.clock.advance(by: .milliseconds(200))
+        #expect(client.end == nil && !client.lines.contains("2"))
+        var done = 0
+        while case let waiting = callbacks.all.dropFirst(done), !waiting.isEmpty {
+            done += waiting.count
+            for callback in waiting { callback() }
+        }
+        test.clock.advance(by: .milliseconds(300))
+        #expect(client.lines.last == "2")
+        withExtendedLifetime(slow) {}
+    }
+
     @Test func `a client of version 3 has the whole time for its ping when the server reads again`() async throws {
         let test = try await ServerUnderTest {
             ($0.transformer, $0.version) = (.engineIO, .v6)

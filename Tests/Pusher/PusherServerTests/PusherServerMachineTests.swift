@@ -635,6 +635,20 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         #expect(server.advance(by: .seconds(1)).map(\.summary) == ["ping"])
     }
 
+    @Test func `a heartbeat is suspended as long as there is a reason`() {
+        var server = ServerUnderTest()
+        server.connect(1)
+        server.pauseReading(1)
+        server.suspendHeartbeat(1)
+        server.suspendHeartbeat(1, false)
+        #expect(server.advance(by: .seconds(3600)).isEmpty)
+        server.suspendHeartbeat(1)
+        server.pauseReading(1, false)
+        #expect(server.advance(by: .seconds(3600)).isEmpty)
+        server.suspendHeartbeat(1, false)
+        #expect(server.advance(by: .seconds(120)).map(\.summary) == ["ping"])
+    }
+
     @Test func `a heartbeat that is suspended after a ping expects no pong`() {
         var server = ServerUnderTest()
         server.connect(1)

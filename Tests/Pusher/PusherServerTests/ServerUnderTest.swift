@@ -118,6 +118,10 @@ struct ServerUnderTest: MachineHarness {
         self.step { machine, now, _ in machine.setSilent(ConnectionID(number), isSuspended, now: now) }
     }
 
+    mutating func pauseReading(_ number: Int, _ isPaused: Bool = true) {
+        self.step { machine, now, _ in machine.reading(ConnectionID(number), paused: isPaused, now: now) }
+    }
+
     func subscribers(of channel: String) -> [ConnectionID] {
         self.machine.channels[ByteString(channel)].map { Array($0.subscribers) } ?? []
     }

@@ -34,8 +34,8 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         var isReported = false
         /// With pings of the server: whether the client has answered the last one.
         var isAlive = true
-        /// Whether the connection isn't read, so that its client can't be blamed for silence.
-        var isHeartbeatSuspended = false
+        var suspension: HeartbeatSuspension = []
+        var isHeartbeatSuspended: Bool { !self.suspension.isEmpty }
         /// engine.io: whether a ping of the server waits for its pong.
         var isAwaitingPong = false
         var calls = EmitterCalls<WaiterID>()
@@ -437,20 +437,22 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         self.setTransportTimer(id, now: now)
     }
 
-    mutating func reading(_ id: ConnectionID, paused: Bool, now: Instant) { self.setSilent(id, paused, now: now) }
+    mutating func setSilent(_ id: ConnectionID, _ isSilent: Bool, now: Instant) { self.setSuspended(id, .silenced, isSilent, now: now) }
+    mutating func reading(_ id: ConnectionID, paused: Bool, now: Instant) { self.setSuspended(id, .unread, paused, now: now) }
 
-    mutating func setSilent(_ id: ConnectionID, _ isSilent: Bool, now: Instant) {
-        guard let connection = self.connections[id] else { return }
+    private mutating func setSuspended(_ id: ConnectionID, _ reason: HeartbeatSuspension, _ isPresent: Bool, now: Instant) {
+        guard let connection = self.connections[id], connection.suspension.contains(reason) != isPresent else { return }
         self.connections.update(id) { connection in
-            connection.isHeartbeatSuspended = isSilent
+            connection.suspension.set(reason, isPresent)
             // A pong may not have been read: in the place of an end, another ping follows.
             (connection.isAlive, connection.isAwaitingPong) = (true, false)
         }
-        if isSilent { self.timers.remove(.silence(id)) } else { self.setSilenceTimer(id, now: now) }
+        if isPresent { return self.timers.remove(.silence(id)) }
+        // There may be another reason.
+        guard self.connections[id]?.isHeartbeatSuspended == false else { return }
+        self.setSilenceTimer(id, now: now)
         // With version 3, the client pings, and has the whole time again. The server's pings keep their times.
-        if connection.isHeartbeatSuspended, !isSilent, connection.state == .open, case .engineIO(.v3, _) = connection.framing {
-            self.setTransportTimer(id, now: now)
-        }
+        if connection.state == .open, case .engineIO(.v3, _) = connection.framing { self.setTransportTimer(id, now: now) }
     }
 
     // MARK: Sending

@@ -55,15 +55,20 @@ extension PusherServerMachine {
         self.heartbeats.set(id, scheduled)
     }
 
+    mutating func setSilent(_ id: ConnectionID, _ isSilent: Bool, now: Instant) { self.setSuspended(id, .silenced, isSilent, now: now) }
+    mutating func reading(_ id: ConnectionID, paused: Bool, now: Instant) { self.setSuspended(id, .unread, paused, now: now) }
+
     /// Suspends or resumes the heartbeat of a connection. While it isn't read, or the server injects silence, a pong could not arrive.
-    mutating func setSilent(_ id: ConnectionID, _ isSuspended: Bool, now: Instant) {
+    private mutating func setSuspended(_ id: ConnectionID, _ reason: HeartbeatSuspension, _ isPresent: Bool, now: Instant) {
         let isResumed = self.connections.update(id) { connection -> Bool in
-            guard connection.isHeartbeatSuspended != isSuspended else { return false }
+            guard connection.suspension.contains(reason) != isPresent else { return false }
+            let wasSuspended = connection.isHeartbeatSuspended
             // A connection that timed out has no heartbeat anymore. It is closing.
             let isActive = connection.state.updateEstablished { $0.heartbeat.isSet }
-            if isSuspended, isActive == false { return false }
-            connection.isHeartbeatSuspended = isSuspended
-            guard isSuspended else { return isActive != nil }
+            if isPresent, !wasSuspended, isActive == false { return false }
+            connection.suspension.set(reason, isPresent)
+            guard connection.isHeartbeatSuspended != wasSuspended else { return false }
+            guard isPresent else { return isActive != nil }
             connection.state.updateEstablished { established in
                 established.isAwaitingPong = false
                 _ = established.heartbeat.setDeadline(nil)

@@ -55,8 +55,9 @@ struct PusherServerMachine: EmbeddedServerMachine {
 
         let socketID: String
         var state: State
-        /// Whether the client neither receives pings nor has to respond, because the connection isn't read.
-        var isHeartbeatSuspended = false
+        /// Why the client neither receives pings nor has to respond.
+        var suspension: HeartbeatSuspension = []
+        var isHeartbeatSuspended: Bool { !self.suspension.isEmpty }
         /// Whether the client uses version 2 of the protocol.
         var isVersion2 = false
 
@@ -391,8 +392,6 @@ struct PusherServerMachine: EmbeddedServerMachine {
     func deliver(_ event: @autoclosure () -> PusherServerEvent, _ effects: inout Effects<Self>) {
         if !effects.routes.isEmpty(self.eventRoute) { effects.deliver(event(), on: self.eventRoute) }
     }
-
-    mutating func reading(_ id: ConnectionID, paused: Bool, now: Instant) { self.setSilent(id, paused, now: now) }
 
     func cancelled(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {}
 }
