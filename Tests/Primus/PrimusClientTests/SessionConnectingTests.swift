@@ -473,6 +473,25 @@ import Testing
         #expect(session.finish(4, prepared(first)) == ["state closed unauthorized", "ended unauthorized", "finish"])
     }
 
+    @Test func `another URL is tried once after a refusal, and the same one isn't`() {
+        var session = SessionHarness(.updates) { $0.requestURL = { $0 } }
+        func prepared(_ token: String) -> PrimusSession.WorkResult {
+            var endpoint = session.machine.request.endpoint.http
+            endpoint.target = "/primus?token=\(token)"
+            return .prepared(.success(PrimusPrepared(endpoint: endpoint, credentials: nil)))
+        }
+        session.open()
+        session.finish(1, prepared("old"))
+        #expect(session.refuse(401) == ["2 prepare"])
+        #expect(session.finish(2, prepared("new")) == ["open #2 ws://host/primus?token=new"])
+        #expect(session.refuse(401).first == "state closed unauthorized")
+
+        session.open()
+        session.finish(3, prepared("new"))
+        #expect(session.refuse(401) == ["4 prepare"])
+        #expect(session.finish(4, prepared("new")) == ["state closed unauthorized", "ended unauthorized", "finish"])
+    }
+
     private static let page = "<html>Forbidden by the proxy</html>"
 
     @Test(arguments: [401, 403])

@@ -93,13 +93,18 @@ extension PrimusSession {
         self.cookies.removeExpired(now: now)
         self.attempt.opening = .preparing
         if self.attempt.isContinued { return self.connect(id, now: now, &effects) }
-        let preparation = PrimusPreparation(
-            endpoint: PrimusAddress(self.options.endpoint).endpoint, credentials: self.options.credentials,
-            requestURL: self.options.requestURL, plugins: self.options.plugins.filter { $0.hooks.contains(.url) })
+        let preparation = self.preparation
         if preparation.isEmpty {
             return self.prepared(.success(PrimusPrepared(endpoint: preparation.endpoint, credentials: nil)), for: id, now: now, &effects)
         }
         self.works.start(.prepare(preparation), for: .preparation(id), &effects)
+    }
+
+    /// What the application and the plugins determine before each attempt.
+    var preparation: PrimusPreparation {
+        PrimusPreparation(
+            endpoint: PrimusAddress(self.options.endpoint).endpoint, credentials: self.options.credentials,
+            requestURL: self.options.requestURL, plugins: self.options.plugins.filter { $0.hooks.contains(.url) })
     }
 
     mutating func prepared(
@@ -414,7 +419,7 @@ extension PrimusSession {
 
     /// Decides to ask the application for other credentials, once in an attempt.
     mutating func asksForOtherCredentials(because ending: Ending) -> Bool {
-        guard ending.failure.code == .unauthorized, self.attempt.refusal == nil, self.options.credentials != nil,
+        guard ending.failure.code == .unauthorized, self.attempt.refusal == nil, !self.preparation.isEmpty,
             self.connection.connected == nil
         else { return false }
         self.attempt.refusal = Refusal(

@@ -495,7 +495,7 @@ package struct PrimusSession: ConfigurableSession {
         let kind: Ending.Kind = wasConnected ? .lost : reason == .openTimeout ? .timedOut : .refused
         let isPermanent = reason.transportError?.code.isPermanent ?? false
         // The next attempt asks for other credentials.
-        if wasConnected, failure.code == .unauthorized, self.options.credentials != nil {
+        if wasConnected, failure.code == .unauthorized, !self.preparation.isEmpty {
             return Ending(reason: reason, kind: kind, failure: failure, refusesCredentials: true)
         }
         return Ending(reason: reason, kind: kind, failure: self.explained(failure), isFinal: isPermanent)
