@@ -357,6 +357,18 @@ import Testing
         #expect(machine.received(new, now: self.after(7)) == true)
     }
 
+    @Test func `the heartbeat of a connection that replaces one whose reading is paused goes on`() {
+        var (machine, old) = self.connected()
+        let deadline = machine.nextDeadline
+        machine.reading(old, paused: true, now: Self.zero)
+        #expect(deadline != nil && machine.nextDeadline != deadline)
+        let new = machine.additionalConnection()
+        #expect(machine.replace(old, by: new))
+        // The owner resumes reading of the old connection later.
+        machine.reading(old, paused: false, now: self.after(5))
+        #expect(machine.nextDeadline == deadline)
+    }
+
     @Test func `a backoff lasts at least the minimum delay`() {
         for seed in 0..<200 as Range<UInt64> {
             var machine = ConnectionStateMachine(generator: SplitMix64(seed: seed))

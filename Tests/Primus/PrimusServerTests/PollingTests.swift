@@ -129,6 +129,10 @@ import Testing
         #expect(received == Array(0...100))
         try await eventually { client.transport == .webSockets }
         #expect(client.counters.reconnects == 0 && primus.server.sparks.count == 1)
+        // The pause of the connection that was replaced doesn't hide that this one is dead.
+        primus.server.faults.isSilent = true
+        for _ in 0..<60 { primus.clock.advance(by: .seconds(1)) }
+        try await eventually { !client.isConnected }
         client.end()
         greeting.cancel()
     }

@@ -394,7 +394,9 @@ package struct ConnectionStateMachine: Sendable {
     ///
     /// - Returns: False if the connection that is to be replaced isn't established.
     package mutating func replace(_ old: ConnectionID, by new: ConnectionID) -> Bool {
-        guard case .connected(old, let heartbeat, let since) = self.state else { return false }
+        guard case .connected(old, var heartbeat, let since) = self.state else { return false }
+        // The owner may have paused the other connection.
+        heartbeat.isReadingPaused = false
         self.state = .connected(new, heartbeat, since: since)
         return true
     }

@@ -34,7 +34,7 @@ package struct Heartbeat: Sendable {
     private var isProbed = false
     /// When the connection counts as dead, unless the peer answers a probe that was asked for.
     private var answerDeadline: Instant?
-    private var isReadingPaused = false
+    var isReadingPaused = false
     /// Whether the protocol may neither send nor expects messages for a while.
     private var isSuspended = false
 
