@@ -294,6 +294,27 @@ private struct LineRules: HTTPConnectionRules {
         #expect(fixture.events.all.all.count == 2 && changes.all == [true, false])
     }
 
+    @Test func `a stream is read in shares while reading is paused, up to the limit`() async throws {
+        let polling = HTTPPausedPolling(interval: .seconds(2), byteLimit: 100, share: 40)
+        let fixture = try await Fixture.open(isStream: true, pausedPolling: polling)
+        fixture.connection.pauseReading()
+        for number in 10..<100 { fixture.receiver.write(Self.lines("line \(number)")) }
+        func received() -> Int { fixture.events.all.all.count - 1 }
+        #expect(received() == 0)
+        // Lines of 8 bytes.
+        for interval in 1...3 {
+            fixture.clock.advance(by: .milliseconds(1_999))
+            #expect(received() == 5 * (interval - 1))
+            fixture.clock.advance(by: .milliseconds(1))
+            #expect(received() == 5 * interval)
+        }
+        fixture.clock.advance(by: .seconds(1_000))
+        #expect(received() == 15)
+        fixture.connection.resumeReading()
+        fixture.connection.flush()
+        #expect(received() == 90)
+    }
+
     @Test func `a connection that was paused before it opened can be resumed`() async throws {
         let fixture = try await Fixture(isStream: true)
         fixture.connection.pauseReading()

@@ -126,6 +126,7 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
         let now = self.environment.time.now
         var next = self.state.withLock { state -> Step? in
             var commands = body(&state.machine, now)
+            if let id = state.machine.takeExchangeToPause() { state.exchanges[id]?.pauseReading() }
             self.setTimer(&state)
             if commands.isEmpty { return nil }
             guard state.isPerforming || commands.count > 1 else {

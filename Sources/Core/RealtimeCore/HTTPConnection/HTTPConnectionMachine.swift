@@ -115,11 +115,15 @@ package struct HTTPConnectionMachine: Sendable {
         var isReading = false
         /// The number of bytes that were delivered during the pause.
         var bytes = 0
+        /// The number of bytes at which reading pauses again.
+        var endOfShare = Int.max
     }
 
     private var pause: Pause?
     /// Whether the exchange in progress was paused.
     private var isExchangePaused = false
+    /// Whether the exchange in progress is to be paused.
+    private var pausesExchange = false
     /// Whether the response in progress has brought a message.
     private var hasReceived = false
     /// Whether something was received since a close that waits for the end of the response, or since its last time limit.
@@ -290,6 +294,7 @@ package struct HTTPConnectionMachine: Sendable {
         case .waiting: return self.receive(now: now)
         case .request(let exchange):
             self.pause?.isReading = true
+            self.pause?.endOfShare = polling.share.map { pause.bytes + $0 } ?? .max
             defer { self.isExchangePaused = false }
             return self.isExchangePaused ? [.resumeReading(exchange.id)] : []
         }
@@ -338,7 +343,7 @@ package struct HTTPConnectionMachine: Sendable {
             }
             self.hasReceived = self.hasReceived || !batch.entries.isEmpty
             self.receivesWhileClosing = true
-            self.pause?.bytes += body.count
+            self.countPaused(body.count)
             return self.deliver(batch)
         }
         if case .request(let exchange, let bytes, let before) = self.sending, exchange.id == id {
@@ -360,6 +365,23 @@ package struct HTTPConnectionMachine: Sendable {
         guard exchange.bodyBytes > limit else { return nil }
         return TransportError(
             .tooLarge, "\(exchange.request.endpoint) answered with more than \(limit) bytes. Let the server send less in one response.")
+    }
+
+    /// Counts what was delivered during a pause.
+    private mutating func countPaused(_ count: Int) {
+        guard var pause = self.pause else { return }
+        pause.bytes += count
+        if pause.isReading, pause.bytes >= pause.endOfShare {
+            (pause.isReading, self.isExchangePaused, self.pausesExchange) = (false, true, true)
+        }
+        self.pause = pause
+    }
+
+    /// Returns the exchange that the owner pauses in the same step, after its share during a pause was read.
+    package mutating func takeExchangeToPause() -> ExchangeID? {
+        guard self.pausesExchange else { return nil }
+        self.pausesExchange = false
+        return self.receivingID
     }
 
     private mutating func endOversized(_ exchange: Exchange, _ body: [UInt8]) -> [Command] {

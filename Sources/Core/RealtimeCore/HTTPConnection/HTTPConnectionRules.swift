@@ -59,9 +59,11 @@ package struct HTTPPausedPolling: Sendable {
     package var interval: Duration
     /// The number of bytes that are delivered during a pause. Then the requests end, and the server may forget the client.
     package var byteLimit: Int
+    /// The number of bytes of a response that are read after each interval; `nil` to read until its end, which a stream may not have.
+    package var share: Int?
 
-    package init(interval: Duration, byteLimit: Int) {
-        (self.interval, self.byteLimit) = (interval, byteLimit)
+    package init(interval: Duration, byteLimit: Int, share: Int? = nil) {
+        (self.interval, self.byteLimit, self.share) = (interval, byteLimit, share)
     }
 }
 

@@ -36,7 +36,8 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
 
     /// A server forgets a client that doesn't answer its pings, or doesn't ping it.
     package var pausedPolling: HTTPPausedPolling? {
-        let interval = self.handshake.map { Duration.milliseconds($0.pingInterval) } ?? .seconds(25)
+        // A ping of the server must be read and answered within its time limit.
+        let interval = self.handshake.map { Duration.milliseconds(min($0.pingInterval, $0.pingTimeout)) } ?? .seconds(20)
         return HTTPPausedPolling(interval: max(.milliseconds(10), interval / 2), byteLimit: 16 << 20)
     }
 

@@ -12,6 +12,7 @@ package struct SockJSPollingRules: HTTPConnectionRules {
     private let sending: Endpoint
     private let headers: HTTPHeaders
     private let timeout: Duration
+    private let isStream: Bool
     private var reader: SockJSFrameReader
     /// Whether the server has ended the session.
     private var isClosed = false
@@ -22,11 +23,12 @@ package struct SockJSPollingRules: HTTPConnectionRules {
     ///   - headers: The header fields of all requests.
     ///   - messageLimit: The maximum size of a frame in bytes.
     ///   - timeout: The time limit for a connection of a request, and for the answer to all but those that wait for frames.
+    ///   - isStream: Whether a response has many frames.
     package init(
-        _ receiving: Endpoint, sending: Endpoint, _ headers: HTTPHeaders, messageLimit: Int, timeout: Duration
+        _ receiving: Endpoint, sending: Endpoint, _ headers: HTTPHeaders, messageLimit: Int, timeout: Duration, isStream: Bool
     ) {
         (self.receiving, self.sending) = (receiving, sending)
-        (self.headers, self.timeout) = (headers, timeout)
+        (self.headers, self.timeout, self.isStream) = (headers, timeout, isStream)
         // A stream begins with 2,048 letters that aren't a frame.
         self.reader = SockJSFrameReader(limit: max(2048, messageLimit))
     }
@@ -35,7 +37,11 @@ package struct SockJSPollingRules: HTTPConnectionRules {
     package var bodyLimit: Int? { nil }
 
     /// Servers forget a client that hasn't asked for 5 seconds, by default.
-    package var pausedPolling: HTTPPausedPolling? { HTTPPausedPolling(interval: .seconds(2), byteLimit: 16 << 20) }
+    ///
+    /// A server ends a stream after 128 KiB, by default, but may have another limit or none.
+    package var pausedPolling: HTTPPausedPolling? {
+        HTTPPausedPolling(interval: .seconds(2), byteLimit: 16 << 20, share: self.isStream ? 128 << 10 : nil)
+    }
 
     /// The client's limit for silence ends a connection whose server sends no heartbeats.
     package func receivingRequest() -> HTTPRequest {
