@@ -10,17 +10,23 @@ import RealtimeCore
 /// knows, each at the beginning of a line. A server prints one line of JSON with
 /// `ready`, `port` and `url`. A client responds to each line of JSON with a line that contains `done`, and prints lines with `event` as
 /// events occur. Both exit when their standard input is closed. `REALTIME_PYTHON_PEERS` is the same for clients in Python, and
-/// `REALTIME_BROWSER_PEERS` for a client in a browser, unless `REALTIME_PEERS` starts it.
+/// `REALTIME_BROWSER_PEERS` and `REALTIME_FEATHERS_PEERS` for a client in a browser and an application of Feathers, unless `REALTIME_PEERS`
+/// starts them.
 package final class Peer: Sendable {
     package static let command = variable("REALTIME_PEERS")
     package static let pythonCommand = variable("REALTIME_PYTHON_PEERS")
     /// The command that starts `signalr-browser`.
     package static let browserCommand = variable("REALTIME_BROWSER_PEERS") ?? (starts("signalr-browser") ? command : nil)
 
+    /// The command that starts `feathers`.
+    package static let feathersCommand = variable("REALTIME_FEATHERS_PEERS") ?? (starts("feathers") ? command : nil)
+
     /// The reason for skipping tests with peers.
     package static let skipReason = "set REALTIME_PEERS to a command that starts these third-party peers"
     package static let browserSkipReason =
         "install Chromium and the npm packages with dev/peers/peers setup, and set REALTIME_BROWSER_PEERS to dev/peers/peers"
+    package static let feathersSkipReason =
+        "install the npm packages with dev/peers/peers setup, and set REALTIME_FEATHERS_PEERS to dev/peers/peers"
     package static let pythonSkipReason = "run dev/peers/python-peers setup, and set REALTIME_PYTHON_PEERS to dev/peers/python-peers"
 
     /// Whether the command starts all of these peers.
@@ -79,9 +85,11 @@ package final class Peer: Sendable {
     private let output = Output()
     private let lastID = Lock(0)
 
-    package init(_ name: String, _ options: [String] = [], command: String? = Peer.command) throws {
+    package init(_ name: String, _ options: [String] = [], command: String? = nil) throws {
         self.name = name
-        guard let command else { throw Failure(description: Self.skipReason) }
+        guard let command = command ?? (name == "feathers" ? Self.feathersCommand : Self.command) else {
+            throw Failure(description: Self.skipReason)
+        }
         var options = options
         if Self.namesWithoutPort.contains(name), !options.contains("--port") { options += ["--port", "\(Self.nextPort())"] }
         let process = try ChildProcess([command, name] + options, errors: .discarded)
