@@ -43,10 +43,7 @@ import Testing
         #expect(client.driver.nextDeadline == nil && test.server.sparks.isEmpty)
     }
 
-    /// The information of SockJS is requested in a task.
-    private static let synchronous = BehaviorKind.all.filter { $0.transformer != .sockjs || $0.connections == [.webSocket] }
-
-    @Test(arguments: Self.synchronous)
+    @Test(arguments: BehaviorKind.all)
     func `in memory, a call returns when all has happened that follows from it`(kind: BehaviorKind) async throws {
         let test = try await Behavior(kind)
         let values = EventRecorder<PrimusValue>()
@@ -56,6 +53,8 @@ import Testing
         let client = test.informedClient()
         let messages = client.messages
         client.open()
+        // The information of SockJS is requested in a task.
+        if kind.transformer == .sockjs, kind.connections != [.webSocket] { try await client.opened(within: Behavior.limit) }
         #expect(client.isConnected && test.server.sparks.count == 1)
         if kind.moves { #expect(client.transport == .webSockets) }
         #expect(client.enqueue(1) && values.all == [1])
