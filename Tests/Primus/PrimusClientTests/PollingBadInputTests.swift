@@ -272,6 +272,13 @@ private final class ScriptedPolling: ListenerHandler {
         // One that is larger is an error of the message alone.
         let error = await #expect(throws: PrimusError.self) { try await fixture.client.write(String(repeating: "x", count: 100)) }
         #expect(error?.code == .messageTooLarge && fixture.client.isConnected)
+        // Bytes are sent in Base64.
+        let bytes = await #expect(throws: PrimusError.self) {
+            try await fixture.client.write(PrimusValue.bytes([UInt8](repeating: 1, count: 76)))
+        }
+        #expect(bytes?.code == .messageTooLarge && bytes?.message.contains("105 bytes") == true && fixture.client.isConnected)
+        try await fixture.client.write(PrimusValue.bytes([UInt8](repeating: 1, count: 72)))
+        try await eventually { fixture.server.posts.all.last?.utf8.count == 97 }
         fixture.client.end()
     }
 

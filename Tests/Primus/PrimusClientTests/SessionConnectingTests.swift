@@ -229,6 +229,26 @@ import Testing
         #expect(message.contains("base_url") && !message.contains("secret"), "\(message)")
     }
 
+    @Test func `an address of sockjs is asked for again with other credentials`() {
+        var session = SessionHarness(.updates) {
+            $0.transformer = .sockjs
+            $0.credentials = { [:] }
+        }
+        func prepared(_ token: String) -> PrimusSession.WorkResult {
+            var endpoint = session.machine.options.endpoint
+            endpoint.target = "/primus?token=\(token)"
+            return .prepared(.success(PrimusPrepared(endpoint: endpoint, credentials: PrimusCredentials(query: [("token", token)]))))
+        }
+        session.open()
+        session.finish(1, prepared("old"))
+        #expect(session.refuse(404).last == "2 GET http://host/primus/info?token=old")
+        #expect(session.respond(2, 200, #"{"websocket":true,"base_url":"/other"}"#).last?.hasSuffix("/websocket?token=old") == true)
+        #expect(session.refuse(401, #"{"error":"The token has expired."}"#) == ["3 prepare"])
+        #expect(session.finish(3, prepared("new")).last == "4 GET http://host/primus/info?token=new")
+        let line = session.respond(4, 200, #"{"websocket":true,"base_url":"/other"}"#).last ?? ""
+        #expect(line.contains(" ws://host/other/") && line.hasSuffix("/websocket?token=new"), "\(line)")
+    }
+
     @Test func `an empty or invalid member base_url of sockjs has no effect`() {
         #expect(self.opening("").lines.contains { $0.hasPrefix("open #2 ws://host/app/primus/") })
     }
@@ -291,6 +311,25 @@ import Testing
         // The WebSocket isn't answered within half of the limit, and then polling within the rest.
         #expect(session.advance(by: .seconds(5)).contains { $0.contains("transport=polling") })
         #expect(session.advance(by: .seconds(5)).contains("connectTimedOut"))
+    }
+
+    @Test func `an attempt with other credentials has the whole time limit for its connections`() {
+        var session = SessionHarness(.updates) {
+            $0.transformer = .engineIO
+            $0.credentials = { [:] }
+        }
+        func prepared(_ token: String) -> PrimusSession.WorkResult {
+            let endpoint = session.machine.request.endpoint.http
+            return .prepared(.success(PrimusPrepared(endpoint: endpoint, credentials: ["Authorization": token])))
+        }
+        session.open()
+        session.advance(by: .seconds(6))
+        session.finish(1, prepared("one-token"))
+        #expect(session.refuse(403, #"{"error":"Go away"}"#) == ["2 prepare"])
+        session.advance(by: .seconds(6))
+        #expect(session.finish(2, prepared("two-token")).last?.hasPrefix("open #2 ws:") == true)
+        #expect(session.advance(by: .milliseconds(1_999)).isEmpty)
+        #expect(session.advance(by: .milliseconds(1)).last?.hasPrefix("open #3 http:") == true)
     }
 
     /// A client that is open over a WebSocket with the framing of SockJS.
@@ -431,6 +470,23 @@ import Testing
         #expect(session.receive("3").contains { $0.hasPrefix("latency") })
     }
 
+    @Test func `an older engine io whose heartbeat isn't known is pinged in both protocols`() {
+        var session = SessionHarness(.updates) { $0.transformer = .engineIO }
+        session.open()
+        session.opened(session.connection)
+        session.receive(#"0{"sid":"abc","upgrades":[],"pingInterval":10000,"pingTimeout":5000}"#)
+        let question = #"#1 4"primus::id::""#
+        for _ in 0..<3 {
+            let lines = session.advance(by: .milliseconds(7_500))
+            #expect(lines.contains("#1 2") && lines.contains(question), "\(lines)")
+            session.receive("3")
+        }
+        // A server that sends pings of Primus counts those of engine.io alone.
+        session.receive(#"4"primus::ping::1""#)
+        let lines = session.advance(by: .milliseconds(7_500))
+        #expect(lines.contains("#1 2") && !lines.contains(question), "\(lines)")
+    }
+
     // MARK: Credentials
 
     @Test func `credentials are asked for before each attempt`() {
@@ -493,6 +549,17 @@ import Testing
     }
 
     private static let page = "<html>Forbidden by the proxy</html>"
+
+    @Test(arguments: [401, 403]) func `a page of a proxy in the place of an answer doesn't refuse an open client`(status: Int) {
+        for (body, code) in [(Self.page, "connectionLost"), ("", "connectionLost"), (#"{"error":"Expired"}"#, "unauthorized")] {
+            var session = SessionHarness(.updates)
+            session.establish()
+            let response = HTTPResponse(HTTPResponseHead(status: status), body: Array(body.utf8))
+            let error = TransportError(.requestRejected, "The server answered with the status \(status).", response: response)
+            let lines = session.close(.transport(error))
+            #expect(lines.first == "state \(code == "unauthorized" ? "closed" : "reconnecting") \(code)", "\(lines)")
+        }
+    }
 
     @Test(arguments: [401, 403])
     func `a refusal that may be that of a proxy leads to the next kind of connection, and is final for the last one`(status: Int) {

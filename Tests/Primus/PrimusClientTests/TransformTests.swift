@@ -211,6 +211,26 @@ import Testing
         #expect(fixture.server.texts == ["\(prefix)cba", "\(prefix)71::gnop::sumirp"])
     }
 
+    private struct Bytes: PrimusParser {
+        let name = "bytes"
+        func encode(_ value: PrimusValue) throws -> WebSocketMessage {
+            value.string == "text" ? .text("text") : WebSocketMessage(.binary, [0xFF])
+        }
+        func decode(_ packet: WebSocketMessage) throws -> PrimusValue { .string("") }
+    }
+
+    @Test func `bytes of a parser of the application aren't sent over sockjs, which carries text only`() async throws {
+        let fixture = try await PrimusFixture(ScriptedPrimus.Script()) {
+            $0.customParser = Bytes()
+            ($0.transformer, $0.detection) = (.sockjs, .off)
+        }
+        let primus = try await fixture.open()
+        let error = await #expect(throws: PrimusError.self) { try await primus.write("bytes") }
+        #expect(error?.code == .encodingFailed && error?.message.contains("SockJS carries text only") == true)
+        try await primus.write("text")
+        #expect(fixture.server.texts == ["text"] && primus.isConnected)
+    }
+
     /// Carries packets with a mark in front, several to a message.
     private struct Marked: PrimusCustomTransformer {
         let name = "marked"

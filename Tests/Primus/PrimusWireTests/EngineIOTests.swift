@@ -98,6 +98,19 @@ import Testing
     }
 
     @Test(arguments: EngineIOVersion.allCases)
+    func `the size of a packet in a body is known before it is encoded`(version: EngineIOVersion) {
+        let long = [1, 2, 3, 9, 100].map {
+            EngineIOPacket(.message, [UInt8](repeating: 7, count: $0), isBinary: true).webSocketMessage(version)
+        }
+        for packet in Self.packets(version) + long {
+            let count = EngineIOPayload.encode([packet], version).body.count
+            // The length of version 3 counts UTF-16 code units, which are fewer than bytes.
+            #expect(EngineIOPayload.size(of: packet, version) - count == 0 || version == .v3 && !packet.bytes.allSatisfy { $0 < 0x80 })
+            #expect(EngineIOPayload.size(of: packet, version) >= count)
+        }
+    }
+
+    @Test(arguments: EngineIOVersion.allCases)
     func `a body takes as many packets as fit, and at least one`(version: EngineIOVersion) {
         let packets = Array(repeating: WebSocketMessage.text("412345678"), count: 10)
         for limit in 0..<60 {

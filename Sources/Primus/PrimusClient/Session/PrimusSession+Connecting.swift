@@ -36,7 +36,7 @@ extension PrimusSession {
             return .http(
                 SockJSPollingRules(
                     endpoint, sending: self.sockJSSession(.xhrSend), headers, messageLimit: self.options.messageLimit,
-                    timeout: self.connection.policy.openTimeout))
+                    timeout: self.connection.policy.openTimeout, isStream: self.attempt.connectionKind == .streaming))
         }
     }
 
@@ -93,6 +93,7 @@ extension PrimusSession {
         self.cookies.removeExpired(now: now)
         self.attempt.opening = .preparing
         if self.attempt.isContinued { return self.connect(id, now: now, &effects) }
+        self.attempt.startedAt = now
         let preparation = self.preparation
         if preparation.isEmpty {
             return self.prepared(.success(PrimusPrepared(endpoint: preparation.endpoint, credentials: nil)), for: id, now: now, &effects)
@@ -120,6 +121,8 @@ extension PrimusSession {
                 }
                 // The kinds of connections were refused with the other credentials.
                 if self.nextConnectionKind == nil { self.attempt.failures = FailedTransports() }
+                // Its address has the query of the other credentials.
+                (self.attempt.sockJSInfo, self.attempt.sockJSBase) = (nil, nil)
             }
             (self.attempt.endpoint, self.attempt.credentials) = (prepared.endpoint, prepared.credentials)
             self.trace(.outgoingURL, &effects)
@@ -256,7 +259,8 @@ extension PrimusSession {
             self.attempt.framing = .sockJS(.client)
             if self.attempt.sockJSInfo == nil {
                 self.attempt.infoRequestedAt = now
-                let request = self.get(self.address.sockJSInfo, timeout: self.connection.policy.openTimeout)
+                let end = self.attempt.startedAt.advanced(by: self.connection.policy.openTimeout)
+                let request = self.get(self.address.sockJSInfo, timeout: max(.milliseconds(1), now.duration(to: end)))
                 self.works.start(.request(request), for: .info(id), &effects)
                 return
             }

@@ -90,6 +90,12 @@ extension PrimusSession {
             self.trace(.outgoingPing(text), &effects)
         }
         self.trace(.sent, message.kind, message.bytes[...], &effects)
+        // The server may be one that counts nothing but pings of engine.io as life.
+        guard self.attempt.dialect.heartbeat == nil, case .engineIO(.v3, _) = self.attempt.framing, let ping = self.attempt.framing.ping(),
+            ping != message, let id = self.connection.connected
+        else { return }
+        effects.commands.append(.send(id, ping))
+        self.trace(.sent, ping.kind, ping.bytes[...], &effects)
     }
 
     /// Measures the round-trip time with the answer to a ping.

@@ -22,18 +22,30 @@ extension PrimusSession {
         guard let id = self.writableConnection, !self.sendsWithEffects, !self.mayTransformOutgoing, coding == self.coding else {
             return nil
         }
-        let message = try self.checked(self.framed(packet))
+        let message = try self.checked(packet)
         self.connection.sent(id, now: now)
         return (id, message)
     }
 
-    /// Checks the size of a message.
-    private func checked(_ message: WebSocketMessage) throws(PrimusError) -> WebSocketMessage {
-        let limit = min(self.options.sentMessageLimit, self.attempt.handshake?.maxPayload ?? .max)
-        guard message.bytes.count > limit else { return message }
+    /// Returns a packet as a message of the connection, if that can carry it.
+    private func checked(_ packet: WebSocketMessage) throws(PrimusError) -> WebSocketMessage {
+        if packet.kind == .binary, self.attempt.dialect.transformer == .sockjs, self.coding != .json {
+            let message = "SockJS carries text only, and the parser has encoded the message as bytes. Use a parser that encodes as text."
+            throw PrimusError(.encodingFailed, message)
+        }
+        let message = self.framed(packet)
+        var (size, limit) = (message.bytes.count, self.options.sentMessageLimit)
+        if size <= limit, let payload = self.attempt.handshake?.maxPayload {
+            limit = payload
+            // In requests, bytes are sent in Base64.
+            if self.attempt.connectionKind == .polling, case .engineIO(let version, _) = self.attempt.framing {
+                size = EngineIOPayload.size(of: message, version)
+            }
+        }
+        guard size > limit else { return message }
         throw PrimusError(
-            .messageTooLarge,
-            "The message has \(message.bytes.count) bytes, and the server accepts \(limit). Send less, or raise the limit on both sides.")
+            .messageTooLarge, "The message has \(size) bytes, and the server accepts \(limit). Send less, or raise the limit on both sides."
+        )
     }
 
     /// Sends a message, or adds it to the queue.
@@ -114,7 +126,7 @@ extension PrimusSession {
         _ content: PrimusContent, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
     ) throws(PrimusError) {
         let packet = try self.packet(content)
-        let message = try self.checked(self.framed(packet))
+        let message = try self.checked(packet)
         self.trace(.outgoingData(packet), &effects)
         self.send(message, on: id, now: now, &effects)
     }

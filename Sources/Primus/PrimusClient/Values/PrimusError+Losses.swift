@@ -20,7 +20,7 @@ extension PrimusError {
             return PrimusError(
                 code == .tooLarge ? .messageTooLarge : .connectionLost, message, serverMessage: text.isEmpty ? nil : text,
                 serverCode: code == .noStatus ? nil : Self.serverCode(code, over: transformer))
-        case .transport(let error): return Self.lost(error, message)
+        case .transport(let error): return Self.lost(error, message, wasConnected: wasConnected)
         }
     }
 
@@ -29,13 +29,15 @@ extension PrimusError {
         transformer == .sockjs && code.rawValue >= 2000 ? PrimusCloseCode(.sockJS, Int(code.rawValue)) : .webSocket(code)
     }
 
-    private static func lost(_ error: TransportError, _ message: String) -> PrimusError {
+    private static func lost(_ error: TransportError, _ message: String, wasConnected: Bool) -> PrimusError {
         // The message of a permanent failure says what to change, before anything was sent.
         if error.code.isPermanent { return PrimusError(.invalidConfiguration, error.message, cause: error) }
         let (text, code) = error.response.map { Self.body(of: $0) } ?? (nil, nil)
+        // A page that a proxy puts in the place of an answer says nothing about the credentials that the server has accepted.
+        let isRefusal = !wasConnected || code == .engineIOForbidden || error.response.flatMap { Self.refusal(in: $0) } != nil
         // The credentials for the server don't concern a proxy.
         switch error.code == .proxyRejected ? nil : error.status {
-        case 401?, 403?:
+        case 401? where isRefusal, 403? where isRefusal:
             return PrimusError(
                 .unauthorized, "\(message) Check the credentials.", serverMessage: text, serverCode: code, cause: error)
         default:
@@ -49,6 +51,7 @@ extension PrimusError {
     private static func advice(_ error: TransportError, _ text: String?) -> String {
         guard text == nil, error.code != .proxyRejected, let status = error.status else { return "" }
         return switch status {
+        case 401, 403: " The answer isn't one of Primus. Check proxies before the server."
         case 404: " Check the path of the URL, and the transformer."
         case 500...: " Check the server, and proxies before it."
         default: ""

@@ -45,6 +45,18 @@ package enum EngineIOPayload {
         return (body, count)
     }
 
+    /// The number of bytes that a packet takes in a body, without a separator. For version 3, it may be a little too large.
+    package static func size(of packet: WebSocketMessage, _ version: EngineIOVersion) -> Int {
+        let count = packet.bytes.count
+        switch (version, packet.kind == .binary) {
+        case (.v4, false): return count
+        case (.v4, true): return 1 + (count + 2) / 3 * 4
+        case (.v3, let isBinary):
+            let text = isBinary ? 2 + (count + 1) / 3 * 4 : count
+            return "\(text):".utf8.count + text
+        }
+    }
+
     /// Returns a packet as a text message, with the bytes of a binary message in Base64, as over a WebSocket whose client asks for that.
     package static func text(_ packet: WebSocketMessage, _ version: EngineIOVersion) -> WebSocketMessage {
         guard packet.kind == .binary else { return packet }
