@@ -117,11 +117,20 @@ import Testing
         let lines = EventRecorder<Line>()
         let body = "<p>no connection abc%2Bdefgh, abc+defgh</p>"
         let http = HTTPTrace.transport(FixedResponse(body: body), redact: HTTPTrace.redactTokens) { lines.record($0) }
-        let endpoint = try Endpoint("http://host/chat?asrs=SECRETINQUERY&id=abc%2Bdefgh&_=12")
+        let endpoint = try Endpoint("http://host/chat?asrs=SECRETINQUERY&pin=12&id=abc%2Bdefgh&_=12")
         #expect(String(decoding: try await http.send(HTTPRequest("GET", endpoint)).body, as: UTF8.self) == body)
         let texts = try lines.all.map { try JSONValue(parsing: $0.json) }
-        #expect(texts.first?["url"]?.string == "http://host/chat?asrs=<redacted>&id=<redacted>&_=12")
+        #expect(texts.first?["url"]?.string == "http://host/chat?asrs=<redacted>&pin=<redacted>&id=<redacted>&_=12")
         #expect(texts.last?["body"]?.string == "<p>no connection <redacted>, <redacted></p>")
+    }
+
+    @Test func `the values in the query of a request of Primus are redacted, however short they are`() async throws {
+        let lines = EventRecorder<Line>()
+        let http = HTTPTrace.transport(FixedResponse(body: "ok"), redact: HTTPTrace.redactSession) { lines.record($0) }
+        let endpoint = try Endpoint("http://host/primus/?EIO=4&transport=polling&token=abc&flag&sid=abcdefgh&t=1a")
+        _ = try await http.send(HTTPRequest("GET", endpoint))
+        let url = try JSONValue(parsing: try #require(lines.all.first).json)["url"]?.string
+        #expect(url == "http://host/primus/?EIO=4&transport=polling&token=<redacted>&flag&sid=<redacted>&t=1a")
     }
 
     // MARK: Responses that arrive in parts

@@ -146,24 +146,32 @@ extension HTTPTrace {
     /// Removes the tokens from the response to a negotiation, and the values in the query of a request's URL from all texts: the
     /// connection token, and what a redirect or the user has added.
     static func redactTokens(_ text: String, _ request: HTTPRequest) -> String {
-        let values = request.endpoint.target.split(separator: "?", maxSplits: 1).dropFirst().flatMap { query in
-            query.split(separator: "&").compactMap { $0.split(separator: "=", maxSplits: 1).dropFirst().first.map(String.init) }
-        }
-        // A server that repeats a value may decode it first.
-        let filter = SecretFilter(values + values.compactMap { PercentEncoding.decode($0) }, replacement: "\(Redacted.secret)")
-        return filter.redacted(self.redactNegotiation(text))
+        self.redactQuery(self.redactNegotiation(text), request, except: ["negotiateVersion", "useStatefulReconnect", "_"])
     }
 
     /// Removes the ID of a session of Primus from all texts, and the values in the query of a request's URL that aren't parameters of engine.io.
     static func redactSession(_ text: String, _ request: HTTPRequest) -> String {
+        let text = self.redactQuery(text, request, except: ["EIO", "transport", "b64", "t"])
+        return PrimusFrameText.redactSID(self.redactSockJSSession(text))
+    }
+
+    /// Removes the values in the query of a request's URL: of any length from the URL, and long ones from all texts.
+    ///
+    /// - Parameter known: The names of the values that are no secrets.
+    private static func redactQuery(_ text: String, _ request: HTTPRequest, except known: [String]) -> String {
         let parts = request.endpoint.target.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
-        let known = ["EIO", "transport", "b64"]
-        let values = (parts.dropFirst().first ?? "").split(separator: "&").compactMap { field -> String? in
-            let parts = field.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
-            return known.contains(String(parts[0])) ? nil : parts.dropFirst().first.map(String.init)
+        guard parts.count == 2 else { return text }
+        var secrets: [String] = []
+        let fields = parts[1].split(separator: "&", omittingEmptySubsequences: false).map { field -> String in
+            let pair = field.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false).map(String.init)
+            guard pair.count == 2, !pair[1].isEmpty, !known.contains(pair[0]) else { return String(field) }
+            secrets.append(pair[1])
+            // A server that repeats a value may decode it first.
+            if let decoded = PercentEncoding.decode(pair[1]) { secrets.append(decoded) }
+            return "\(pair[0])=\(Redacted.secret)"
         }
-        let filter = SecretFilter(values + values.compactMap { PercentEncoding.decode($0) }, replacement: "\(Redacted.secret)")
-        return PrimusFrameText.redactSID(Self.redactSockJSSession(filter.redacted(text)))
+        if text == request.endpoint.target { return "\(parts[0])?\(fields.joined(separator: "&"))" }
+        return SecretFilter(secrets, replacement: "\(Redacted.secret)").redacted(text)
     }
 
     /// Removes the IDs of sessions of SockJS from the URLs in a text. In the path, such an ID is between the number of a server and the kind of
