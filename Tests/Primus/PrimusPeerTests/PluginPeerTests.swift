@@ -28,12 +28,17 @@ struct PluginPeerTests {
         ) async throws {
             let (peer, url) = try await Self.server(dialect, plugins: plugins)
             for client in dialect.clients {
-                try await ConnectionWatch.run { watch in
-                    let primus = watch.client(try Self.configuration(client, url))
-                    defer { primus.end() }
-                    primus.open()
-                    try await primus.opened(within: .seconds(300))
-                    try await body(Fixture(primus: primus))
+                // While a session moves to a WebSocket, and after that.
+                for waits in client.moves ? [false, true] : [false] {
+                    try await ConnectionWatch.run { watch in
+                        let primus = watch.client(try Self.configuration(client, url))
+                        defer { primus.end() }
+                        primus.open()
+                        try await primus.opened(within: .seconds(300))
+                        if waits { try await eventually("\(client)") { primus.transport == .webSockets } }
+                        try await body(Fixture(primus: primus))
+                        if !client.moves { #expect(primus.transport == client.connections?.first?.transport ?? .webSockets) }
+                    }
                 }
             }
             peer.stop()
