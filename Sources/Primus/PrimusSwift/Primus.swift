@@ -228,7 +228,8 @@ open class Primus: NSObject, @unchecked Sendable {
 
     /// Passes the ID of the server's side of the connection, its spark, to a closure.
     ///
-    /// - Parameter fn: Called on the main actor with the ID; with `nil` if the client isn't connected or the server doesn't answer.
+    /// - Parameter fn: Called on the main actor with the ID; with `nil` if the client isn't connected, if its connection is lost, or if the server
+    ///   hasn't answered after 30 seconds.
     public func id(_ fn: @escaping @MainActor @Sendable (String?) -> Void) {
         let connection = self.client
         // Not structured, because the caller doesn't wait. It ends within the time limit.

@@ -216,13 +216,15 @@ public final class PrimusConnectOptions: NSObject, NSCopying, @unchecked Sendabl
         }
     }
 
-    /// The destination of log messages.
+    /// The destination of log messages. By default, warnings and errors go to the unified log on Apple platforms and to standard error
+    /// elsewhere.
     public var log: LogSink {
         get { self.current.log }
         set { self.change(ofKept: true) { $0.log = newValue } }
     }
 
-    /// The source of credentials, which is asked before each attempt to connect; `nil`, the default, for none.
+    /// The source of credentials, which is asked before each attempt to connect, and once more after a refusal with the status 401 or 403; `nil`,
+    /// the default, for none.
     public var credentials: PrimusConfiguration.CredentialsProvider? {
         get { self.current.credentials }
         set { self.change { $0.credentials = newValue } }
@@ -235,8 +237,9 @@ public final class PrimusConnectOptions: NSObject, NSCopying, @unchecked Sendabl
     /// options.configure = { configuration in configuration.queue = .dropOldest(50) }
     /// ```
     /// It is called after the properties were applied, on the thread that opens the client or changes a property, without a lock, and more than
-    /// once. An invalid value is reported by the event `error`. The log, the transports, the plugins, the transforms, and the parser and the
-    /// transformer of your own can't be changed here: the client ignores such changes.
+    /// once. An invalid value is reported by the event `error`. A `requestURL` that is set here replaces the listeners of `outgoing::url`, which
+    /// aren't called then. The log, the transports, the plugins, the transforms, and the parser and the transformer of your own can't be changed
+    /// here: the client ignores such changes.
     public var configure: (@Sendable (inout PrimusConfiguration) -> Void)? {
         get { self.current.configure }
         set { self.change { $0.configure = newValue } }

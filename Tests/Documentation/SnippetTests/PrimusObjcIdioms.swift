@@ -12,6 +12,10 @@ private final class MyParser: ParserProtocol {
     func decode(_ data: Any, callback: ((any Error)?, Any?) -> Void) { callback(nil, data) }
 }
 
+private struct Tokens: Sendable {
+    func current() async throws -> String { "token" }
+}
+
 /// The lines of the README of Primus-Objc.
 private func readmeForms() {
     let url = URL(string: "http://localhost:9090/primus")!
@@ -45,7 +49,9 @@ private func readmeForms() {
 }
 
 /// Lines that the README doesn't show.
-private func otherForms(_ primus: Primus, _ options: PrimusConnectOptions, _ listener: PrimusListener) -> Bool {
+private func otherForms(
+    _ primus: Primus, _ options: PrimusConnectOptions, _ listener: PrimusListener, _ tokens: Tokens
+) -> Bool {
     primus.once("open") { print("open") }
     primus.removeListener("data", listener)
     primus.removeAllListeners("data")
@@ -59,6 +65,8 @@ private func otherForms(_ primus: Primus, _ options: PrimusConnectOptions, _ lis
     primus.send("event", ["a": 1])
     options.parserClass = MyParser.self
     options.websockets = false
+    options.credentials = { ["Authorization": "Bearer \(try await tokens.current())"] }
+    options.log = .none
     options.configure = { $0.queue = .dropOldest(50) }
     return primus.readyState == .open
 }

@@ -54,6 +54,9 @@ private func strategies() {
     // snippet:PrimusEmitterPlugin
     options.plugins = ["emitter": PrimusEmitterPlugin.self]
     // end
+    // snippet:PrimusConfigure
+    options.configure = { configuration in configuration.queue = .dropOldest(50) }
+    // end
     // snippet:PrimusReconnectOptions
     options.reconnect.retries = 3
     // end
