@@ -58,22 +58,25 @@ private func reconnect() async throws {
     client.open()
     try await client.opened()
 
+    let errors = client.errors
     primus.network.cut()
     guard case .reconnecting = client.state else {
         Issue.record("The state is \(client.state).")
         return
     }
+    #expect(await errors.pending().first?.code == .connectionLost)
     primus.clock.advance(by: .seconds(2))
     try await client.opened()
     // end
 }
 
 private func silence() async throws {
+    // snippet:primus-test-silence
     let primus = try await InMemoryPrimus()
     let client = primus.client { $0.retry = .none }
     client.open()
     try await client.opened()
-    // snippet:primus-test-silence
+
     primus.server.faults.isSilent = true
     primus.clock.advance(by: .seconds(45))
     guard case .closed(let error?) = client.state else {
