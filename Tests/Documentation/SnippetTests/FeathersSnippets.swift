@@ -106,7 +106,14 @@ private func authenticate(_ primus: PrimusConnection) async throws {
     // end
     // snippet:feathers-again
     for await state in primus.states where state == .open {
-        _ = try await authentication.create(["strategy": "jwt", "accessToken": session.accessToken])
+        do {
+            _ = try await authentication.create(["strategy": "jwt", "accessToken": session.accessToken])
+        } catch let error as FeathersError where error.code == 401 {
+            print("The token is refused. Sign in again.")
+            break
+        } catch {
+            print("The connection isn't authenticated: \(error)")
+        }
     }
     // end
 }

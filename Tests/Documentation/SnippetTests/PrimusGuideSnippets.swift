@@ -173,8 +173,7 @@ private func retry(_ configuration: inout PrimusConfiguration) {
     // snippet:primus-strategies
     configuration.strategies = [.disconnect, .online]
     // end
-    // snippet:primus-silence
-    configuration.silenceLimit = .seconds(20)
+    // snippet:primus-pings
     configuration.webSocketPingInterval = .seconds(15)
     // end
 }
@@ -187,7 +186,7 @@ private func authorize(_ configuration: inout PrimusConfiguration, _ tokens: Tok
     // snippet:primus-request-url
     configuration.requestURL = { endpoint in
         var endpoint = endpoint
-        endpoint.query = "token=\(try await tokens.current())"
+        endpoint.addQuery("version", "2")
         return endpoint
     }
     // end

@@ -13,7 +13,8 @@ extension PrimusConnection {
         return self.messages(buffer: .pauseReading(buffer.count), bytes: buffer.bytes)
     }
 
-    /// A sequence of the messages of the server from now on, with a policy for the messages that the consumer hasn't received yet.
+    /// A sequence of the messages of the server from now on, with a policy for the messages that the consumer hasn't received yet. The policy also
+    /// applies when these have more bytes than ``PrimusConfiguration/messageBuffer`` allows.
     public func messages(buffer: BufferPolicy) -> EventSequence<PrimusMessage> {
         self.messages(buffer: buffer, bytes: self.driver.read { $0.options.messageBuffer.bytes })
     }
@@ -75,9 +76,11 @@ extension PrimusConnection {
     /// - Parameters:
     ///   - value: The message. It is encoded by the parser of the server, during the call.
     ///   - mode: What happens if there is no connection.
-    /// - Throws: ``PrimusError/Code/encodingFailed``, ``PrimusError/Code/messageTooLarge``, ``PrimusError/Code/notOpen`` if the client is closed,
-    ///   ``PrimusError/Code/queueFull``, ``PrimusError/Code/dropped``, ``PrimusError/Code/vetoed``, the reason if the client is closed while the
-    ///   message waits, and ``PrimusError/Code/cancelled`` immediately when the task is cancelled: the message isn't sent then.
+    /// - Throws: ``PrimusError/Code/encodingFailed``, ``PrimusError/Code/messageTooLarge``, ``PrimusError/Code/notOpen`` if the client is closed
+    ///   or, with ``PrimusWriteMode/failIfNotOpen``, isn't open, ``PrimusError/Code/queueFull``, ``PrimusError/Code/dropped``,
+    ///   ``PrimusError/Code/vetoed`` and ``PrimusError/Code/transformFailed`` of a transform, the reason if the client is closed while the message
+    ///   waits or, with ``PrimusWriteMode/failIfNotOpen``, the connection is lost then, and ``PrimusError/Code/cancelled`` immediately when the
+    ///   task is cancelled: the message isn't sent then.
     public func write(_ value: some Encodable & Sendable, ifNotOpen mode: PrimusWriteMode = .queue) async throws(PrimusError) {
         if Task.isCancelled { throw .cancelled }
         if self.driver.read({ $0.mayTransformOutgoing }) { return try await self.transform(Self.tree(value), mode) }

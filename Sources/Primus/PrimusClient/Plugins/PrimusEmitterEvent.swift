@@ -28,10 +28,10 @@ public struct PrimusEmitterEvent: Sendable {
     /// Whether the server waits for an acknowledgement.
     public var expectsAcknowledgement: Bool { self.answer != nil }
 
-    /// Decodes the arguments. There may be more of them than types.
+    /// Decodes the arguments. There may be more of them than types. A missing one is `nil` of an optional type.
     ///
     /// - Parameter types: The types of the arguments, in order.
-    /// - Throws: ``PrimusError/Code/decodingFailed`` if an argument is missing or has another type.
+    /// - Throws: ``PrimusError/Code/decodingFailed`` if an argument has another type, or is missing and its type isn't optional.
     public func decode<each Value: Decodable>(_ types: repeat (each Value).Type) throws(PrimusError) -> (repeat each Value) {
         do {
             return try self.arguments.decode(repeat each types)

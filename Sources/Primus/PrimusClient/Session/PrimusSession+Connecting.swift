@@ -101,7 +101,7 @@ extension PrimusSession {
         self.works.start(.prepare(preparation), for: .preparation(id), &effects)
     }
 
-    /// What the application and the plugins determine before each attempt.
+    /// The questions to the application and the plugins before each attempt.
     var preparation: PrimusPreparation {
         PrimusPreparation(
             endpoint: PrimusAddress(self.options.endpoint).endpoint, credentials: self.options.credentials,

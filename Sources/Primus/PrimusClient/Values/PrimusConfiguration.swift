@@ -12,10 +12,15 @@ public import RealtimeTransports
 /// Values are validated when the client is opened. To change the settings of a client that exists, use ``PrimusConnection/update(_:)``.
 public struct PrimusConfiguration: Sendable {
     /// Returns the credentials of an attempt to connect. Called in a task before each attempt, and once more if the server refuses it with the
-    /// status 401 or 403: the client then gives up, unless the credentials are others than before.
+    /// status 401 or 403: the client then gives up, unless the credentials or the URL are others than before.
     public typealias CredentialsProvider = @Sendable () async throws -> PrimusCredentials
 
-    /// Returns the URL of an attempt to connect, in the place of the configured one with the credentials. Called in a task before each attempt.
+    /// Returns the URL of an attempt to connect, in the place of the configured one with the credentials. Called in a task before each attempt,
+    /// and once more if the server refuses it with the status 401 or 403: the client then gives up, unless the credentials or the URL are others
+    /// than before.
+    ///
+    /// Return tokens as ``credentials``, not in the URL: the client removes the values of credentials from errors and logs, also where the
+    /// server repeats them in a text.
     public typealias RequestURL = @Sendable (Endpoint) async throws -> Endpoint
 
     /// The URL of the server, with any of the schemes `http`, `https`, `ws` and `wss`. Without a path, it is `/primus`. The query is kept as it
@@ -48,7 +53,8 @@ public struct PrimusConfiguration: Sendable {
     public var detection = PrimusDetection.automatic
     /// The time limit for the server's specification. The default is 5 seconds.
     public var detectionTimeout = Duration.seconds(5)
-    /// Header fields for all requests. They replace fields of the client with the same name.
+    /// Header fields for all requests. They replace fields of the client with the same name. If a server of SockJS names another origin as its
+    /// `base_url`, they aren't sent there.
     public var headers: HTTPHeaders = [:]
     /// The source of credentials; `nil` for none.
     public var credentials: CredentialsProvider?
@@ -62,8 +68,12 @@ public struct PrimusConfiguration: Sendable {
     public var retry = PrimusRetryPolicy.standard
     /// The events after which the client reconnects. The default is all of them.
     public var strategies = PrimusStrategies.all
-    /// The time without received messages after which the connection counts as lost. `nil`, the default, for what follows from the server's
-    /// heartbeat: one and a half intervals of its pings, and 45 seconds if they aren't known.
+    /// The time without received messages after which the connection counts as lost. It must be longer than the server's interval of pings, by
+    /// default 30 seconds with Primus and 25 seconds with engine.io: otherwise, the client loses connections that work.
+    ///
+    /// `nil`, the default, for the limit that follows from the heartbeat: one and a half intervals of the server's pings; with servers before
+    /// Primus 7, the interval of the client's pings plus ``pongTimeout``; and 45 seconds if there are no pings or they aren't known. With
+    /// engine.io, the limit is at most the interval of its pings plus their time limit.
     public var silenceLimit: Duration?
     /// The interval of the client's pings with servers before Primus 7. It is shortened if the server's time limit requires it. The default is
     /// 25 seconds.
@@ -71,7 +81,8 @@ public struct PrimusConfiguration: Sendable {
     /// The time limit for the answer to a ping with servers before Primus 7. The default is 10 seconds.
     public var pongTimeout = Duration.seconds(10)
     /// The time without sent messages after which the client sends a ping frame of WebSockets, which keeps routers on the way from forgetting
-    /// the connection; `nil`, the default, for never.
+    /// the connection; `nil`, the default, for never. Where the client sends pings of Primus or engine.io anyway, it sends one of these instead.
+    /// Over HTTP, each ping is a request.
     public var webSocketPingInterval: Duration?
     /// The treatment of messages that are written while there is no connection. The default is ``PrimusQueuePolicy/standard``.
     public var queue = PrimusQueuePolicy.standard
@@ -80,7 +91,11 @@ public struct PrimusConfiguration: Sendable {
     /// The maximum size of a sent message, in bytes. Servers close a connection that exceeds their limit. The default is that of Primus, 10 MiB;
     /// engine.io's servers report a limit of their own, which applies as well.
     public var sentMessageLimit = 10 << 20
-    /// The maximum number of messages of a sequence, and of their bytes, that wait for the application before the client stops reading.
+    /// The maximum number of messages of a sequence, and of their bytes, that wait for the application before the client stops reading. The
+    /// default is 1,024 messages and 1 MiB.
+    ///
+    /// Over HTTP, the client asks for messages less often then, because the server would forget it otherwise. It stops when 16 MiB more have
+    /// arrived.
     public var messageBuffer = PrimusBufferLimit()
     /// The transforms of messages, in the order in which they are called. A client keeps them for life; see
     /// ``PrimusConnection/addTransform(_:)``.

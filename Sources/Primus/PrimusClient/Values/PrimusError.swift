@@ -78,7 +78,8 @@ public struct PrimusError: Error, Hashable, Sendable, CustomStringConvertible {
     public let code: Code
     /// A description of what failed and, where possible, what to do. It has at most 1,000 bytes; the middle of a longer one is left out.
     public let message: String
-    /// The text that the server sent with a refusal: the member `error` of its JSON body.
+    /// The text that the server sent with a refusal: the member `error` of its JSON body. On Apple platforms, `nil` for a refused upgrade to a
+    /// WebSocket, because the system hides the body of the response.
     public let serverMessage: String?
     /// The code that the server sent: that of a WebSocket close frame, of a close frame of SockJS, or of a refusal of engine.io.
     public let serverCode: PrimusCloseCode?
@@ -109,8 +110,7 @@ public struct PrimusError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The HTTP status of a refused request or upgrade.
     public var status: Int? { self.transportError?.status }
 
-    /// The header fields of the refusal, such as `WWW-Authenticate`; `nil` if there was none, or the transport doesn't provide it. On Apple
-    /// platforms, the system hides the response to a refused upgrade.
+    /// The header fields of the refusal, such as `WWW-Authenticate`; `nil` if there was none, or the transport doesn't provide it.
     public var headers: HTTPHeaders? { self.transportError?.response?.head.headers }
 
     /// The failure of the transport, if that is the cause.

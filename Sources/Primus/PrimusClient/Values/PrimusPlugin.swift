@@ -34,7 +34,7 @@ public protocol PrimusPlugin: Sendable {
     /// A message to the server. May change it, and returns whether it is passed on.
     func outgoing(_ message: inout PrimusValue) async throws -> Bool
 
-    /// The URL of an attempt to connect, as ``PrimusConfiguration/requestURL``.
+    /// The URL of an attempt to connect. Called when ``PrimusConfiguration/requestURL`` is.
     func url(_ endpoint: Endpoint) async throws -> Endpoint
 
     /// The client was ended.

@@ -17,7 +17,8 @@ public enum PrimusRetryPolicy: Sendable {
     /// Unlimited attempts, with delays from 0.5 to 30 seconds.
     public static let standard = PrimusRetryPolicy.backoff(PrimusBackoff())
 
-    /// Ten attempts with delays that aren't limited, as in the client for JavaScript. It gives up after about 13 minutes.
+    /// Ten attempts with delays that aren't limited, as in the client for JavaScript. The delays take 8.6 minutes on average and 17 minutes at
+    /// most, in addition to the time of the attempts.
     public static let primus = PrimusRetryPolicy.backoff(PrimusBackoff(maximum: .seconds(86_400), retries: 10))
 }
 

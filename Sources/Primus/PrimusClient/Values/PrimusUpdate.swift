@@ -8,7 +8,7 @@ public import RealtimeCore
 ///     └── end, failure ─┴── end ───┴── end, failure ─┘
 /// ```
 public enum PrimusState: Hashable, Sendable {
-    /// The client hasn't been opened, was ended by the application or the server, or has given up for the reason in the error.
+    /// The client hasn't been opened, or was ended by the application or the server, with `nil`. Or it has given up, with the reason.
     case closed(PrimusError?)
     /// The client tries to connect, and hasn't been connected since it was opened.
     case opening
@@ -76,7 +76,8 @@ public enum PrimusUpdate: Hashable, Sendable {
     case latency(Duration)
     /// The ID of the spark, the server's side of the connection, has become known.
     case sparkID(String)
-    /// The client was ended, by the application, by the server or because it gave up. Exactly once for each open.
+    /// The client was ended, by the application, by the server or because it gave up. Exactly once for each open. The error is `nil` if the
+    /// application has ended it, and has the code ``PrimusError/Code/closedByServer`` if the server has.
     case ended(PrimusError?)
     /// The client recovered from this error, or it concerns a message that was ignored.
     case error(PrimusError)

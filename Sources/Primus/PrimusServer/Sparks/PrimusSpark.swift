@@ -80,7 +80,7 @@ public struct PrimusSpark: Sendable, Hashable {
     /// - Parameters:
     ///   - event: The name of the event.
     ///   - arguments: The arguments.
-    ///   - limit: How long to wait.
+    ///   - limit: How long to wait. The default is 30 seconds.
     /// - Returns: The arguments of the acknowledgement.
     /// - Throws: ``PrimusServerError`` if the client disconnects or doesn't answer in time, or the task is cancelled, and the errors of
     ///   ``send(_:_:)``.
@@ -142,7 +142,7 @@ public struct PrimusSpark: Sendable, Hashable {
     /// - Parameters:
     ///   - value: The request.
     ///   - type: The type of the response.
-    ///   - limit: How long to wait.
+    ///   - limit: How long to wait. The default is 30 seconds.
     /// - Returns: The response.
     /// - Throws: ``PrimusServerError`` if the client disconnects or doesn't answer in time, the task is cancelled or the plugin is switched off;
     ///   `DecodingError`, or the errors of ``write(_:)``.

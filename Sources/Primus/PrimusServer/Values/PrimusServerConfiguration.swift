@@ -50,9 +50,9 @@ public struct PrimusServerConfiguration: Sendable {
     public var sockJSDisconnectDelay: Duration = .seconds(5)
     /// The number of bytes after which a response of SockJS ends, so that the client opens another one. The default is 128 KiB.
     public var sockJSResponseLimit = 128 << 10
-    /// Whether clients of engine.io 3 may connect to a server with ``Version/v8``.
+    /// Whether clients of engine.io 3 may connect to a server with ``Version/v8``. The default is `false`.
     public var allowsEIO3 = false
-    /// The plugins.
+    /// The plugins. The default is none.
     public var plugins: PrimusServerPlugins = []
     /// The maximum size of a message in bytes. A client that exceeds it is disconnected with the close code 1009. The default is 10 MiB.
     public var messageLimit = 10_485_760
