@@ -177,14 +177,20 @@ private final class ScriptedPolling: ListenerHandler {
         #expect(error.code == .connectionLost && error.message.contains("4096 bytes"), "\(error)")
     }
 
-    @Test(arguments: ["abc", "b%%%", "9", "", "7{}"])
-    func `an invalid packet is reported, and the packets around it are delivered`(packet: String) async throws {
-        let fixture = try await self.engine(4)
+    @Test(arguments: [
+        (4, "abc"), (4, "b%%%"), (4, "9"), (4, ""), (4, "7{}"), (3, "abc"), (3, "b4%%%"), (3, "b"), (3, "b9AQID"), (3, "9"), (3, "7{}"),
+    ])
+    func `an invalid packet is reported, and the packets around it are delivered`(version: Int, packet: String) async throws {
+        let fixture = try await self.engine(version)
         let messages = fixture.client.messages.makeAsyncIterator()
         let updates = fixture.client.updates(buffer: .dropOldest(100))
         fixture.client.open()
         try await fixture.client.opened(within: .seconds(600))
-        fixture.server.answer("41\u{1E}\(packet)\u{1E}42", "43")
+        if version == 4 {
+            fixture.server.answer("41\u{1E}\(packet)\u{1E}42", "43")
+        } else {
+            fixture.server.answer("2:41\(packet.count):\(packet)2:42", "2:43")
+        }
         for number in 1...3 { #expect(try await messages.next()?.value.int == number) }
         let errors = await updates.pending().compactMap { update -> PrimusError? in
             if case .error(let error) = update { error } else { nil }
