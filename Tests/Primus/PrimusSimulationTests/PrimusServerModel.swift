@@ -45,6 +45,8 @@ final class PrimusServerModel: @unchecked Sendable {
         let transformer = configuration.transformer
         configuration.parser = simulation.choose(PrimusParserKind.builtIn.filter { transformer.rejection(of: $0) == nil })
         configuration.version = simulation.choose([.v8, .v8, .v6])
+        // A client without a specification begins with version 3 of engine.io.
+        configuration.allowsEIO3 = simulation.chance(50)
         configuration.plugins = .all
         (configuration.pingInterval, configuration.silenceTimeout) = (.seconds(5), .seconds(12))
         (configuration.enginePingInterval, configuration.enginePingTimeout) = (.seconds(4), .seconds(5))
