@@ -21,7 +21,10 @@ import Testing
         cell.split(separator: "`", omittingEmptySubsequences: false).enumerated().filter { $0.offset % 2 == 1 }.map { String($0.element) }
     }
 
-    @Test(arguments: [("Troubleshooting", "Pusher/PusherChannels"), ("HubTroubleshooting", "SignalR/SignalRHubs")])
+    @Test(arguments: [
+        ("Troubleshooting", "Pusher/PusherChannels"), ("HubTroubleshooting", "SignalR/SignalRHubs"),
+        ("PrimusTroubleshooting", "Primus/PrimusClient"),
+    ])
     func `each message in the articles on troubleshooting is in the sources`(article: String, target: String) throws {
         let messages = try Self.rows(of: article, in: target).compactMap { Self.code(in: $0[0]).first }
         #expect(messages.count > 25)
