@@ -13,8 +13,8 @@ public import RealtimeTesting
 /// try primus.server.write(["celsius": 21.5])
 /// ```
 /// Clients and the server are connected by an in-memory network, without sockets: a call returns when all has happened that follows from it.
-/// What runs in tasks is the exception: callbacks of the server, and the requests with which a client learns what the server speaks, which are
-/// those for the specification and for the information of SockJS. Wait for their effects with `opened(within:)` or
+/// The exceptions run in tasks: callbacks of the server, and the requests with which a client learns what the server speaks, for the
+/// specification and for the information of SockJS. Wait for their effects with `opened(within:)` or
 /// `eventually(_:within:fileID:line:_:)`.
 ///
 /// Every instance is independent of all others, so that tests can run in parallel. Keep a reference to it until the end of the test:

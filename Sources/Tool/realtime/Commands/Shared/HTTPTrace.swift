@@ -157,7 +157,7 @@ extension HTTPTrace {
 
     /// Removes the values in the query of a request's URL: of any length from the URL, and long ones from all texts.
     ///
-    /// - Parameter known: The names of the values that are no secrets.
+    /// - Parameter known: The names of the values that are printed.
     private static func redactQuery(_ text: String, _ request: HTTPRequest, except known: [String]) -> String {
         let parts = request.endpoint.target.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
         guard parts.count == 2 else { return text }
