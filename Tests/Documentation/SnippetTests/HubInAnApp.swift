@@ -94,14 +94,6 @@ private enum HubInAnApp {
 
 @available(iOS 17, macOS 14, tvOS 17, watchOS 10, *)
 extension HubInAnApp {
-    @MainActor
-    static func previewSnippet() throws -> some View {
-        // snippet:hub-app-preview
-        let configuration = try HubConfiguration(url: "https://example.org/chat")
-        return ChatView(room: ChatRoom(client: HubClient(configuration)))
-        // end
-    }
-
     // snippet:hub-app-preview-server
     @MainActor @Observable
     final class ChatPreview {
