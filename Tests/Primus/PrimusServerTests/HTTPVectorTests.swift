@@ -27,9 +27,7 @@ import Testing
     /// The cases in which the embedded server has another answer on purpose.
     private static let differences = [
         // The original reads any letters as Base64. The server reports the packet as invalid.
-        "text Base64 that is not",
-        // The application of the server can't see that a message of JSON was half of a surrogate pair.
-        "special characters",
+        "text Base64 that is not"
     ]
 
     static let cases: [Recorded] = {
@@ -104,6 +102,8 @@ import Testing
         for (name, value) in try self.object(line[3]) { #expect(exchange.headers[name] == value, "\(name)") }
         let expected = try #require(JSONValue(parsing: Array(line[4].utf8)).string)
             .replacing("{prelude}", with: String(repeating: "h", count: 2048))
+            // The application of the server can't see that a character of a message was half of a surrogate pair.
+            .replacing(#"\\ud800"#, with: #"\ufffd"#)
         #expect(self.comparable(exchange.body, sid) == self.comparable(expected, sid))
     }
 

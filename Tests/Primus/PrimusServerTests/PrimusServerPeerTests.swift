@@ -139,7 +139,7 @@ struct PrimusServerPeerTests {
     @Test(arguments: Self.pairs + Self.overHTTP)
     func `a client of Primus writes, receives and learns its ID`(pair: Pair) async throws {
         try await self.with(pair) { server, client, requests in
-            for value: JSONValue in [["a": [1, "ä\u{2028}", nil]], "text", 0, true] { try await self.echo(value, client) }
+            for value: JSONValue in [["a": [1, "ä\u{2028}", nil]], "text", 0, true, "100% %41"] { try await self.echo(value, client) }
             #expect(try await self.spark(server, client).query.first?.value == "1")
             guard pair.transport == nil else { return }
             // Now or soon, messages need no further requests.

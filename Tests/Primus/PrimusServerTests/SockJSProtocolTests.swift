@@ -381,4 +381,50 @@ import Testing
         #expect(stream.body == "\r\ndata: o\r\n\r\ndata: a\(body)\r\n\r\n")
         echo.cancel()
     }
+
+    /// As sockjs-node, whose clients call `decodeURI`.
+    @Test func `events escape percent signs, and what would end a line`() async throws {
+        let (test, echo) = try await self.start()
+        let stream = try test.start("/primus/0/s/eventsource")
+        let opening = stream.body
+        #expect(try test.start("/primus/0/s/xhr_send", method: "POST", body: #"["\"100% %41\""]"#).status == 204)
+        #expect(stream.body == opening + #"data: a["\"100%25 %2541\""]"# + "\r\n\r\n")
+        test.server.sendRaw(.text("a[\"\r\n\0%\"]"), to: try #require(test.server.sparks.first).id)
+        #expect(stream.body.hasSuffix("data: a[\"%0D%0A%00%25\"]\r\n\r\n"))
+        // Other transports have no such escapes.
+        #expect(try test.start("/primus/0/other/xhr", method: "POST").body == "o\n")
+        #expect(try test.start("/primus/0/other/xhr_send", method: "POST", body: #"["\"100%\""]"#).status == 204)
+        #expect(try test.start("/primus/0/other/xhr", method: "POST").body == "a[\"\\\"100%\\\"\"]\n")
+        echo.cancel()
+    }
+
+    // MARK: Characters
+
+    @Test func `characters that browsers would change are escaped`() async throws {
+        let (test, echo) = try await self.start()
+        let ranges: [ClosedRange<UInt16>] = [0x200C...0x200F, 0x2028...0x202F, 0x2060...0x206F, 0xFFF0...0xFFFF]
+        let units = ranges.flatMap { Array($0) }
+        #expect(try test.start("/primus/0/s/xhr", method: "POST").body == "o\n")
+        let body = "[\"\\\"" + String(decoding: units, as: UTF16.self) + "\\\"\"]"
+        #expect(try test.start("/primus/0/s/xhr_send", method: "POST", body: body).status == 204)
+        // The line ends among them are escaped by Primus already, whose backslash is escaped here.
+        let escaped = units.map { unit in (unit == 0x2028 || unit == 0x2029 ? #"\\u"# : #"\u"#) + String(unit, radix: 16) }.joined()
+        #expect(try test.start("/primus/0/s/xhr", method: "POST").body == "a[\"\\\"" + escaped + "\\\"\"]\n")
+        echo.cancel()
+    }
+
+    @Test func `characters that a client has escaped are decoded`() async throws {
+        let (test, echo) = try await self.start()
+        // All that a client for browsers escapes are among them.
+        let text = String(String.UnicodeScalarView((UInt32(0)...0x1_00FF).compactMap { Unicode.Scalar($0) }))
+        let packet = String(decoding: JSONValue.string(text).bytes, as: UTF8.self)
+        let escaped = packet.utf16.map { "\\u\(String(0x1_0000 + Int($0), radix: 16).dropFirst())" }.joined()
+        #expect(try test.start("/primus/0/s/xhr", method: "POST").body == "o\n")
+        #expect(try test.start("/primus/0/s/xhr_send", method: "POST", body: "[\"" + escaped + "\"]").status == 204)
+        let frame = try test.start("/primus/0/s/xhr", method: "POST").body.utf8.dropFirst().dropLast()
+        let answer = try #require(JSONValue(parsing: Array(frame)).array?.first?.string)
+        let value = try #require(JSONValue(parsing: Array(answer.utf8)).string)
+        #expect(value.utf8.elementsEqual(text.utf8))
+        echo.cancel()
+    }
 }

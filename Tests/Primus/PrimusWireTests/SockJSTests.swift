@@ -70,9 +70,37 @@ import Testing
         #expect(toServer.map(text) == [#"["\"a\"","ä\n😀",""]"#])
         #expect(toServer.flatMap { Self.server.lines($0) } == [#"packet "a""#, "packet ä\n😀", "packet "])
         let toClient = Self.server.messages(packets)
-        #expect(toClient.map(text) == [#"a["\"a\"","ä\n😀",""]"#])
+        #expect(toClient.map(text) == [#"a["\"a\"","ä\n\ud83d\ude00",""]"#])
         #expect(toClient.flatMap { Self.client.lines($0) } == [#"packet "a""#, "packet ä\n😀", "packet "])
         #expect(Self.client.messages([]).isEmpty)
+    }
+
+    @Test func `a server escapes what browsers would change, and a client doesn't`() {
+        let ranges: [ClosedRange<UInt32>] = [0x200C...0x200F, 0x2028...0x202F, 0x2060...0x206F, 0xFFF0...0x1_00FF, 0x10_FFF0...0x10_FFFF]
+        var wrong: [UInt32] = []
+        for value in Array(UInt32(0x20)...0x1_00FF) + Array(UInt32(0x10_FFF0)...0x10_FFFF) where value != 0x22 && value != 0x5C {
+            guard let scalar = Unicode.Scalar(value) else { continue }
+            let character = String(Character(scalar))
+            let escaped = character.utf16.map { "\\u" + String($0, radix: 16) }.joined()
+            let expected = ranges.contains { $0.contains(value) } ? escaped : character
+            // Strings are compared by what they mean, and not by their bytes.
+            let isFrame = Self.server.messages([.text(character)]).map(\.bytes) == [Array("a[\"\(expected)\"]".utf8)]
+            let isMessage = Self.client.messages([.text(character)]).map(\.bytes) == [Array("[\"\(character)\"]".utf8)]
+            if !isFrame || !isMessage { wrong.append(value) }
+        }
+        #expect(wrong == [])
+    }
+
+    /// Frames are searched for these characters in words of eight bytes.
+    @Test(arguments: ["\u{200C}", "\u{2028}", "\u{206F}", "\u{FFFF}", "😀", "€", "ä", "\u{2010}\u{FFFD}", "中\u{202E}文😀"])
+    func `a client reads what a server has escaped, wherever it is`(characters: String) {
+        for length in 0..<20 {
+            for position in 0...length {
+                let text = String(repeating: "x", count: position) + characters + String(repeating: "é", count: length - position)
+                let frames = Self.server.messages([.text(text), .text(characters)])
+                #expect(frames.flatMap { Self.client.lines($0) } == ["packet \(text)", "packet \(characters)"])
+            }
+        }
     }
 
     @Test func `a session begins and ends with a frame of the server`() {

@@ -130,6 +130,33 @@ struct SockJSServedRules: HTTPServedConnectionRules {
     private static let eventHead = HTTPResponseHead(
         status: 200, headers: ["Content-Type": "text/event-stream", "X-Accel-Buffering": "no"])
 
-    /// A frame as an event of Server-Sent Events. A frame of JSON contains no line ends.
-    private static func event(_ frame: [UInt8]) -> [UInt8] { Array("data: ".utf8) + frame + Array("\r\n\r\n".utf8) }
+    /// A frame as an event of Server-Sent Events.
+    ///
+    /// Clients read its data with `decodeURI`. A frame of JSON contains no line ends, but one of a test may.
+    ///
+    /// Source: `escape_selected` in `utils.js` of sockjs-node 0.3.24.
+    private static func event(_ frame: [UInt8]) -> [UInt8] {
+        var event = Array("data: ".utf8)
+        event.reserveCapacity(frame.count + 10)
+        var start = 0
+        for (index, byte) in frame.enumerated() {
+            guard let escape = self.escape(byte) else { continue }
+            event += frame[start..<index]
+            event += escape.utf8
+            start = index + 1
+        }
+        event += frame[start...]
+        event += "\r\n\r\n".utf8
+        return event
+    }
+
+    private static func escape(_ byte: UInt8) -> String? {
+        switch byte {
+        case UInt8(ascii: "%"): "%25"
+        case UInt8(ascii: "\r"): "%0D"
+        case UInt8(ascii: "\n"): "%0A"
+        case 0: "%00"
+        default: nil
+        }
+    }
 }

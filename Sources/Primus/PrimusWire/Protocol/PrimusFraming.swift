@@ -140,9 +140,8 @@ package enum PrimusFraming: Sendable {
         case .engineIO(let version, _): return packets.map { EngineIOPacket($0).webSocketMessage(version) }
         case .sockJS(let side):
             guard !packets.isEmpty else { return [] }
-            var bytes = side == .server ? [UInt8(ascii: "a")] : []
-            SockJSMessages.append(packets.map { String(decoding: $0.bytes, as: UTF8.self) }, to: &bytes)
-            return [WebSocketMessage(.text, bytes)]
+            let texts = packets.map { String(decoding: $0.bytes, as: UTF8.self) }
+            return [WebSocketMessage(.text, side == .server ? SockJSMessages.frame(texts) : SockJSMessages.encode(texts))]
         }
     }
 

@@ -46,9 +46,7 @@ package enum SockJSFrame: Hashable, Sendable {
         case .open: return [UInt8(ascii: "o")]
         case .heartbeat: return [UInt8(ascii: "h")]
         case .messages(let texts):
-            var bytes = [UInt8(ascii: "a")]
-            SockJSMessages.append(texts, to: &bytes)
-            return bytes
+            return SockJSMessages.frame(texts)
         case .close(let code, let reason):
             return [UInt8(ascii: "c")] + JSONValue.array([.number(JSONNumber(code)), .string(reason)]).bytes
         }
@@ -71,6 +69,14 @@ package enum SockJSMessages {
     package static func encode(_ texts: [String]) -> [UInt8] {
         var bytes: [UInt8] = []
         self.append(texts, to: &bytes)
+        return bytes
+    }
+
+    /// Returns texts as the frame of a server.
+    static func frame(_ texts: [String]) -> [UInt8] {
+        var bytes = [UInt8(ascii: "a")]
+        self.append(texts, to: &bytes)
+        SockJSEscaping.escape(&bytes)
         return bytes
     }
 
