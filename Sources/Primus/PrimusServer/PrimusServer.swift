@@ -42,7 +42,11 @@ public final class PrimusServer: Sendable {
         self.sparkServer = PrimusSparkServer(connections.driver, configuration)
     }
 
-    deinit { self.server.shutDown() }
+    deinit {
+        self.server.shutDown()
+        // The handler rejects their requests now.
+        self.handler.endClosingSessions()
+    }
 
     /// Creates a server for clients on the same in-memory network. The server uses the network's clock.
     ///
@@ -88,9 +92,10 @@ public final class PrimusServer: Sendable {
 
     /// Stops the server: closes the connections and stops the listener. Clients reconnect; to prevent that, call ``endAll()`` first.
     ///
-    /// Returns when all connections have ended. If the server is being started or stopped, the method waits until it has stopped; if it isn't
-    /// started, the method returns immediately.
-    public func stop() async { await self.server.stop() }
+    /// Returns when all connections have ended. A session over HTTP whose client has no request that waits for messages ends without them, as soon
+    /// as the listener has stopped. If the server is being started or stopped, the method waits until it has stopped; if it isn't started, the
+    /// method returns immediately.
+    public func stop() async { await self.server.stop { self.handler.endClosingSessions() } }
 
     /// Whether the client that has connected last notices the end of its connections: it has a WebSocket, or its request waits for messages.
     /// For tests.

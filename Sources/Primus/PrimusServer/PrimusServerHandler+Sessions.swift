@@ -199,6 +199,12 @@ extension PrimusServerHandler {
         if let session = self.session(ofSpark: name), (session as? EngineIOServedSession)?.isPolling ?? true { self.connections.drop(name) }
     }
 
+    /// Ends the sessions over HTTP that the server has closed and whose clients can't send another request.
+    func endClosingSessions() {
+        let sessions = self.sessions.withLock { Array($0.values) }
+        for session in sessions { session.endClosing() }
+    }
+
     private func remember(_ frame: SockJSFrame, of key: ByteString) {
         let end = self.time.now.advanced(by: self.configuration.sockJSDisconnectDelay)
         self.closedSessions.withLock { $0.add(frame, of: key, until: end) }

@@ -12,6 +12,7 @@ private struct TextRules: HTTPServedConnectionRules {
     var streamLimit: Int?
     var second = HTTPSecondRequest.replaces
     var replacedStatus = 200
+    var closeTimeout = Duration.seconds(5)
 
     func waiting(_ request: HTTPRequestHead) -> HTTPWaitingAnswer {
         if request.path == "/first" { return .respond(HTTPResponse(status: 200, text: "welcome")) }
@@ -412,6 +413,22 @@ private struct TextRules: HTTPServedConnectionRules {
         #expect(fixture.log == ["opened 200"])
         fixture.clock.advance(by: .milliseconds(1))
         #expect(fixture.log.count == 2 && fixture.hasEnded)
+    }
+
+    @Test func `closing takes as long as the rules say, or until the owner ends it`() {
+        let fixture = Fixture(TextRules(orphanTimeout: .seconds(60), closeTimeout: .seconds(30)))
+        fixture.send("last")
+        fixture.connection.endClosing()
+        fixture.connection.close(.normal, reason: "")
+        fixture.clock.advance(by: .seconds(29))
+        #expect(fixture.wait().answers.all == ["200 last;"] && fixture.log == ["opened 200"])
+        fixture.clock.advance(by: .seconds(1))
+        #expect(fixture.newest == "closed \(CloseReason.requested)" && fixture.hasEnded)
+
+        let ended = Fixture(TextRules(orphanTimeout: .seconds(60), closeTimeout: .seconds(30)))
+        ended.connection.close(.normal, reason: "")
+        ended.connection.endClosing()
+        #expect(ended.newest == "closed \(CloseReason.requested)" && ended.hasEnded)
     }
 
     @Test func `a client that doesn't come back while the connection closes isn't an error`() {

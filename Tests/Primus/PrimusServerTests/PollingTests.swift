@@ -137,6 +137,68 @@ import Testing
         greeting.cancel()
     }
 
+    // MARK: The end
+
+    @Test(arguments: [PrimusServerConfiguration.Version.v8, .v6])
+    func `a client whose consumer is full gets the last message of the server, and the end`(
+        version: PrimusServerConfiguration.Version
+    ) async throws {
+        let pair = Pair(transformer: .engineIO, connections: [.polling], version: version)
+        let primus = try await self.start(pair)
+        let client = self.client(primus, pair)
+        let messages = client.messages(buffer: .pauseReading(1))
+        client.open()
+        try await client.opened(within: .seconds(600))
+        try await eventually { primus.server.isLastSparkRead }
+        let spark = try #require(primus.server.sparks.first)
+        for number in 0..<10 { try spark.write(number) }
+        // It asks for more every 12.5 seconds, so that the session doesn't end.
+        try await eventually { !primus.server.isLastSparkRead }
+        try spark.end("last")
+        for _ in 0..<13 { primus.clock.advance(by: .seconds(1)) }
+        var received: [PrimusValue] = []
+        for await message in messages.prefix(11) { received.append(try message.value) }
+        #expect(received == (0..<10).map { PrimusValue.int(Int64($0)) } + [PrimusValue.string("last")])
+        try await eventually { client.state == .closed(nil) }
+        #expect(client.counters.reconnects == 0 && primus.server.sparks.isEmpty)
+    }
+
+    @Test(arguments: [PrimusTransformerKind.engineIO, .sockjs])
+    func `a server that has stopped waits for no client that doesn't ask for its messages`(transformer: PrimusTransformerKind) async throws
+    {
+        let test = try await ServerUnderTest { $0.transformer = transformer }
+        let ends = EventRecorder<CloseReason>()
+        let record = test.server.onDisconnection(on: CallbackExecutor { $0() }) { _, reason in ends.record(reason) }
+        if transformer == .engineIO {
+            _ = try test.openEngineIO()
+        } else {
+            #expect(try test.start("/primus/0/s/xhr", method: "POST").body == "o\n")
+        }
+        try test.server.write("last")
+        await test.server.stop()
+        #expect(ends.all == [.requested] && test.server.sparks.isEmpty)
+        record.cancel()
+    }
+
+    @Test func `clients of a server that shares a listener get their last messages after it has stopped`() async throws {
+        let network = InMemoryNetwork(clock: ManualClock())
+        var configuration = PrimusServerConfiguration()
+        configuration.transformer = .engineIO
+        let server = PrimusServer(network: network, configuration: configuration, log: .none)
+        let listener = network.listener()
+        let address = try await listener.start(server.listenerHandler)
+        let transport = try #require(network.transports().http as? any HTTPExchangeTransport)
+        var endpoint = Endpoint(scheme: "http", host: address.host, port: address.port, target: "/primus/?EIO=4&transport=polling")
+        #expect(RawExchange(transport, HTTPRequest("GET", endpoint)).status == 200)
+        endpoint.addQuery("sid", try #require(server.sparks.first).id)
+        try server.write("last")
+        server.endAll()
+        await server.stop()
+        #expect(RawExchange(transport, HTTPRequest("GET", endpoint)).body == "4\"last\"\u{1E}4\"primus::server::close\"")
+        #expect(RawExchange(transport, HTTPRequest("GET", endpoint)).body == "6\u{1E}1")
+        await listener.stop()
+    }
+
     // MARK: Upgrades that fail
 
     private static let upgrading = Pair(transformer: .engineIO, connections: [.polling, .webSocket])

@@ -31,9 +31,11 @@ package final class EmbeddedServer<Machine: EmbeddedServerMachine>: Sendable {
     }
 
     /// Stops the machine and the listener. If the server is being started or stopped, waits until it has stopped.
-    package func stop() async {
+    ///
+    /// - Parameter endConnections: Ends the connections that no client can reach any more, after the listener has stopped.
+    package func stop(endConnections: () -> Void = {}) async {
         // A server that shares a listener can have connections without having started one.
-        await self.listener.stop { self.connections.driver.stop() }
+        await self.listener.stop(closeConnections: { self.connections.driver.stop() }, endConnections: endConnections)
     }
 
     /// Returns a sequence of the server's events from now on. It buffers up to 10,000 events, and then drops the oldest.

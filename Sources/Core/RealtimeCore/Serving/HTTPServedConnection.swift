@@ -143,6 +143,8 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: Serv
 
     package func close(_ code: CloseCode, reason: String) { self.step { $0.close(code, reason: reason, now: $1) } }
 
+    package func endClosing() { self.step { machine, _ in machine.endClosing() } }
+
     /// Ends the connection immediately because of an error of the client, which the owner has found.
     package func fail(_ error: TransportError) { self.step { machine, _ in machine.fail(error) } }
 

@@ -46,8 +46,6 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         let byteCount: Int
     }
 
-    /// The time limit of ``close(_:reason:now:)``.
-    package static var closeTimeout: Duration { .seconds(5) }
     /// The number of bytes above which no more requests are held while reading is paused. A client that waits for answers holds one.
     package static var heldLimit: Int { 1 << 20 }
 
@@ -215,11 +213,18 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         return Array(self.output)
     }
 
-    /// Sends what waits, and then the answer that ends the connection.
+    /// Sends what waits, and then the answer that ends the connection. If the client doesn't take it within the time limit of the rules, the
+    /// connection ends without it.
     package mutating func close(_ code: CloseCode, reason: String, now: Instant) -> [Command] {
         guard case .open = self.state else { return [] }
-        self.state = .closing(code, reason, deadline: now.advanced(by: Self.closeTimeout))
+        self.state = .closing(code, reason, deadline: now.advanced(by: self.rules.closeTimeout))
         return self.send(now: now)
+    }
+
+    /// Ends a connection that closes, because its client can't take the rest any more.
+    package mutating func endClosing() -> [Command] {
+        guard case .closing = self.state else { return [] }
+        return self.end(.requested)
     }
 
     /// Ends the connection immediately because of an error of the client, which the owner has found.

@@ -13,6 +13,9 @@ package protocol HTTPServedConnectionRules: Sendable {
     /// The time after which a poll without messages is answered; `nil` for none.
     var pollTimeout: Duration? { get }
 
+    /// The time in which a client takes the last messages of a connection that the owner has closed, and the end. By default, 5 seconds.
+    var closeTimeout: Duration { get }
+
     /// The number of bytes of a stream after which it ends, and the client is expected to open another one; `nil` for no limit.
     var streamLimit: Int? { get }
 
@@ -64,6 +67,7 @@ package protocol HTTPServedConnectionRules: Sendable {
 
 extension HTTPServedConnectionRules {
     package var endsWithLostRequest: Bool { self.orphanTimeout <= .zero }
+    package var closeTimeout: Duration { .seconds(5) }
     package mutating func replaced() -> HTTPResponse { self.answer([]) }
     package mutating func ended(_ reason: CloseReason?) -> HTTPResponse { self.rejection(nil) }
 }

@@ -26,6 +26,9 @@ package protocol ServedRequests: WebSocketConnection {
     /// Answers a request that has a reserved place, without its messages.
     func refuse(_ id: ExchangeID, _ response: HTTPResponse)
 
+    /// Ends a connection that was closed, without waiting any longer for the client to take what is left.
+    func endClosing()
+
     /// Takes the responders of all requests without an answer, for tests of clients whose connections break. The owner drops them, and abandons
     /// the connection.
     func takeResponders() -> [any HTTPResponder]

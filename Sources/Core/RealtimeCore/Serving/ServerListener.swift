@@ -42,19 +42,22 @@ package final class ServerListener: Sendable {
 
     /// Closes the connections of clients and stops the listener. If it is being started or stopped, waits until it has stopped.
     ///
-    /// - Parameter closeConnections: Closes the connections. Also called without a listener: the connections can be those of another one.
-    package func stop(closeConnections: () -> Void) async {
+    /// - Parameters:
+    ///   - closeConnections: Closes the connections. Also called without a listener: the connections can be those of another one.
+    ///   - endConnections: Ends the connections that no client can reach any more, after the listener has stopped. Not called without a listener.
+    package func stop(closeConnections: () -> Void, endConnections: () -> Void = {}) async {
         let waiter = Waiter<Void>()
         switch self.lifecycle.withLock({ $0.stop(waiter) }) {
         case .none: closeConnections()
         case .wait: await waiter.value()
-        case .stop(let listener): await self.stop(listener, closeConnections)
+        case .stop(let listener): await self.stop(listener, closeConnections, endConnections)
         }
     }
 
-    private func stop(_ listener: any Listener, _ closeConnections: () -> Void) async {
+    private func stop(_ listener: any Listener, _ closeConnections: () -> Void, _ endConnections: () -> Void = {}) async {
         closeConnections()
         await listener.stop()
+        endConnections()
         self.ended()
     }
 

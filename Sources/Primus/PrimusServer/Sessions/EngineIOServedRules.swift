@@ -9,6 +9,8 @@ import RealtimeEncoding
 struct EngineIOServedRules: HTTPServedConnectionRules {
     /// A client that doesn't poll doesn't answer pings, which ends the session.
     let orphanTimeout: Duration
+    /// `closeTimeout` in `polling.js`.
+    var closeTimeout: Duration { .seconds(30) }
     /// The server's pings answer polls.
     var pollTimeout: Duration? { nil }
     var streamLimit: Int? { nil }

@@ -137,6 +137,9 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
 
     var hasReader: Bool { !self.isPolling || self.polling.hasReader }
 
+    /// Has no effect on a session that has moved to a WebSocket, whose polling has ended.
+    func endClosing() { self.polling.endClosing() }
+
     func takeResponders() -> [any HTTPResponder] { self.polling.takeResponders() }
 
     // MARK: The owner

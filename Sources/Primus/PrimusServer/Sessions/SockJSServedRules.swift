@@ -7,6 +7,8 @@ import RealtimeCore
 /// Source: `transport.js`, `trans-xhr.js` and `trans-eventsource.js` of sockjs-node 0.3.24, and the protocol description of SockJS 0.3.3.
 struct SockJSServedRules: HTTPServedConnectionRules {
     let orphanTimeout: Duration
+    /// The original has no other limit than that for clients that don't ask for messages.
+    var closeTimeout: Duration { max(.seconds(5), self.orphanTimeout) }
     var pollTimeout: Duration? { nil }
     let streamLimit: Int?
     private let messageLimit: Int
