@@ -42,7 +42,7 @@ extension PrimusServerHandler {
             responder.respond(self.reporting(Self.text(500, "The server is configured to fail.")))
             return true
         }
-        if !waits, self.losesAnswer() { responder = LosingResponder(responder) }
+        if Self.bringsMessages(request, meaning), self.losesAnswer() { responder = LosingResponder(responder) }
         var served = ServedRequest(request, body: body, waits: waits, responder)
         // Without a hook, the decision is made before this function returns.
         let session = self.session(meaning)
@@ -105,6 +105,11 @@ extension PrimusServerHandler {
         case .sockJS: SockJSServedRules.transport(of: request) != .xhrSend
         case .refused: false
         }
+    }
+
+    /// Whether a request brings messages to a session.
+    private static func bringsMessages(_ request: HTTPRequestHead, _ meaning: SessionRequest) -> Bool {
+        if case .refused = meaning { false } else { !self.waits(request, meaning) }
     }
 
     private func session(_ meaning: SessionRequest) -> (any ServedRequests)? {

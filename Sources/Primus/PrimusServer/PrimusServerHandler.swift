@@ -37,7 +37,7 @@ final class PrimusServerHandler: ListenerHandler {
         }
     }
 
-    /// Whether the answer to a request is lost. Counts the request.
+    /// Whether the answer to a request with messages is lost. Counts the request.
     func losesAnswer() -> Bool { self.takesPlace(\.lostAnswers) }
 
     /// Whether a request for messages fails. Counts the request.

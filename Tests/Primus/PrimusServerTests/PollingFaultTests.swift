@@ -107,6 +107,28 @@ import Testing
         fixture.client.end()
     }
 
+    @Test(arguments: [PrimusTransformerKind.engineIO, .sockjs])
+    func `only the answers to requests with messages of a session are lost`(transformer: PrimusTransformerKind) async throws {
+        let test = try await ServerUnderTest { $0.transformer = transformer }
+        let isEngine = transformer == .engineIO
+        let opening = isEngine ? try test.openEngineIO() : "/primus/0/s/xhr"
+        if !isEngine { #expect(try test.start(opening, method: "POST").body == "o\n") }
+        let sending = isEngine ? opening : "/primus/0/s/xhr_send"
+        let (body, unknown) = isEngine ? ("41", "/primus/?EIO=4&transport=polling&sid=x") : (#"["1"]"#, "/primus/0/unknown/xhr_send")
+        test.server.faults.lostAnswers = 1
+        #expect(try test.start("/primus/spec").status == 200)
+        #expect(try test.start(sending, method: "OPTIONS").status == (isEngine ? 500 : 204))
+        #expect(try test.start(sending, method: "PUT").status == (isEngine ? 500 : 405))
+        #expect(try test.start(unknown, method: "POST", body: body).status == (isEngine ? 400 : 404))
+        if !isEngine { #expect(try test.start(sending, method: "POST", body: "{}").status == 500) }
+        try test.server.write(1)
+        #expect(try test.start(opening, method: isEngine ? "GET" : "POST").body == (isEngine ? "41" : "a[\"1\"]\n"))
+        #expect(test.server.faults.lostAnswers == 1)
+        let lost = try test.start(sending, method: "POST", body: body)
+        #expect(lost.error != nil && lost.status == nil && test.server.faults.lostAnswers == 0)
+        #expect(try test.start(sending, method: "POST", body: body).status == (isEngine ? 200 : 204))
+    }
+
     @Test func `a session that has moved to a WebSocket can't be forgotten`() async throws {
         let test = try await ServerUnderTest { $0.transformer = .engineIO }
         _ = try test.openEngineIO()
