@@ -136,10 +136,13 @@ extension PrimusServerHandler {
         }
     }
 
+    /// The time after which a session counts as unread. A message to all clients answers all polls, and the next ones take a moment.
+    private static let unreadTime = Duration.seconds(1)
+
     private var hasTooManyUnread: Bool {
         let limit = self.configuration.unreadSessionLimit
         let sessions = self.sessions.withLock { $0.count >= limit ? Array($0.values) : [] }
-        return sessions.count >= limit && sessions.count { !$0.hasReader } >= limit
+        return sessions.count >= limit && sessions.count { $0.isUnread(for: Self.unreadTime) } >= limit
     }
 
     private var unreadRejection: HTTPResponse {

@@ -186,6 +186,21 @@ private struct TextRules: HTTPServedConnectionRules {
         #expect(fixture.wait().answers.all == ["404"] && fixture.receive("a").answers.all == ["404"])
     }
 
+    @Test func `a connection is unread since the end of the last request that waited`() {
+        let fixture = Fixture()
+        func unread(_ time: Duration) -> Bool { fixture.connection.isUnread(for: time) }
+        fixture.clock.advance(by: .seconds(2))
+        #expect(unread(.seconds(2)) && !unread(.seconds(3)))
+        _ = fixture.wait()
+        fixture.clock.advance(by: .seconds(2))
+        #expect(!unread(.zero) && fixture.connection.hasReader)
+        fixture.send("a")
+        #expect(unread(.zero) && !unread(.seconds(1)) && !fixture.connection.hasReader)
+        fixture.receive("b")
+        fixture.clock.advance(by: .seconds(1))
+        #expect(unread(.seconds(1)))
+    }
+
     @Test func `a second poll replaces the first one, is refused, or ends the connection`() {
         let replacing = Fixture()
         let (first, second) = (replacing.wait(), replacing.wait())

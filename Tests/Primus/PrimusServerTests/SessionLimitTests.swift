@@ -10,6 +10,7 @@ import Testing
         let test = try await ServerUnderTest { ($0.transformer, $0.unreadSessionLimit) = (.engineIO, 2) }
         let events = test.server.events
         let sessions = try (0..<2).map { _ in try test.openEngineIO() }
+        test.clock.advance(by: .seconds(1))
         let rejected = try test.start("/primus/?EIO=4&transport=polling")
         #expect(rejected.status == 503 && rejected.body.hasPrefix(#"{"error":"The server has as many sessions"#), "\(rejected.body)")
         #expect(await events.pending().contains(.rejected(status: 503)))
@@ -21,6 +22,7 @@ import Testing
         moved.send("2probe")
         moved.send("5")
         _ = try test.openEngineIO()
+        test.clock.advance(by: .seconds(1))
         #expect(try test.start("/primus/?EIO=4&transport=polling").status == 503)
         // The sessions end because their pings have no answer.
         for _ in 0..<6 { test.clock.advance(by: .seconds(10)) }
@@ -30,6 +32,7 @@ import Testing
     @Test func `a client is rejected while too many sessions of SockJS have no reader`() async throws {
         let test = try await ServerUnderTest { ($0.transformer, $0.unreadSessionLimit) = (.sockjs, 1) }
         #expect(try test.start("/primus/0/a/xhr", method: "POST").body == "o\n")
+        test.clock.advance(by: .seconds(1))
         for transport in ["xhr", "xhr_streaming"] {
             #expect(try test.start("/primus/0/b/\(transport)", method: "POST").status == 503)
         }
@@ -38,6 +41,34 @@ import Testing
         let poll = try test.start("/primus/0/a/xhr", method: "POST")
         let stream = try test.start("/primus/0/b/xhr_streaming", method: "POST")
         #expect(!poll.isEnded && stream.status == 200 && stream.body.hasSuffix("\no\n"))
+    }
+
+    @Test(arguments: [PrimusTransformerKind.engineIO, .sockjs])
+    func `clients whose polls a message to all of them has answered count only if they don't come back`(
+        transformer: PrimusTransformerKind
+    ) async throws {
+        let test = try await ServerUnderTest { ($0.transformer, $0.unreadSessionLimit) = (transformer, 3) }
+        let isEngine = transformer == .engineIO
+        let method = isEngine ? "GET" : "POST"
+        func open(_ name: String) throws -> RawExchange {
+            try test.start(isEngine ? "/primus/?EIO=4&transport=polling" : "/primus/0/\(name)/xhr", method: method)
+        }
+        var polls: [RawExchange] = []
+        for number in 0..<3 {
+            #expect(try open("\(number)").status == 200)
+            let sid = try #require(test.server.sparks.last).id
+            polls.append(
+                try test.start(isEngine ? "/primus/?EIO=4&transport=polling&sid=\(sid)" : "/primus/0/\(number)/xhr", method: method))
+        }
+        test.clock.advance(by: .seconds(2))
+        #expect(!polls.contains { $0.isEnded })
+        try test.server.write("to all")
+        #expect(polls.allSatisfy { $0.isEnded && $0.status == 200 })
+        #expect(try open("another").status == 200)
+        test.clock.advance(by: .milliseconds(999))
+        #expect(try open("one more").status == 200)
+        test.clock.advance(by: .milliseconds(1))
+        #expect(try open("too many").status == 503)
     }
 
     @Test func `the rejected client reports the reason, and connects when there is room`() async throws {
@@ -50,6 +81,7 @@ import Testing
         endpoint.target = "/primus/?EIO=4&transport=polling"
         let session = RawExchange(other, HTTPRequest("GET", endpoint))
         #expect(session.status == 200)
+        primus.clock.advance(by: .seconds(1))
         let error = await #expect(throws: PrimusError.self) { try await client.run() }
         #expect(error?.status == 503 && error?.serverMessage?.hasPrefix("The server has as many sessions") == true)
         // The session has a reader.

@@ -99,6 +99,11 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: Serv
 
     package var hasReader: Bool { self.state.withLock { $0.machine.hasReader } }
 
+    package func isUnread(for duration: Duration) -> Bool {
+        let now = self.time.now
+        return self.state.withLock { $0.machine.isUnread(for: duration, now: now) }
+    }
+
     package func takeResponders() -> [any HTTPResponder] {
         self.state.withLock { state in
             defer { state.responders = [:] }

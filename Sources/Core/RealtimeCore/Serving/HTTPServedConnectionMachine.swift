@@ -26,7 +26,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
 
     /// The request that waits for messages.
     private enum Waiting: Sendable {
-        case none(until: Instant)
+        case none(since: Instant, until: Instant)
         case poll(ExchangeID, until: Instant?)
         case stream(ExchangeID, bytes: Int, isPaused: Bool)
     }
@@ -72,7 +72,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         self.rules = rules
         self.gauge = OutputGauge(limit: backlogBytes)
         // A connection that is created for its first request gets it immediately.
-        self.waiting = .none(until: now.advanced(by: max(rules.orphanTimeout, .seconds(1))))
+        self.waiting = .none(since: now, until: now.advanced(by: max(rules.orphanTimeout, .seconds(1))))
     }
 
     /// When to call ``timeout(now:)``.
@@ -80,7 +80,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         if case .ended = self.state { return nil }
         let wait: Instant? =
             switch self.waiting {
-            case .none(let until): until
+            case .none(_, let until): until
             case .poll(_, let until): until
             case .stream: nil
             }
@@ -104,7 +104,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         switch self.rules.waiting(request) {
         case .poll: self.waiting = .poll(id, until: self.rules.pollTimeout.map { now.advanced(by: $0) })
         case .respond(let response):
-            self.waiting = .none(until: now.advanced(by: self.rules.orphanTimeout))
+            self.waiting = self.noRequest(now: now)
             return commands + [.respond(id, response)]
         case .stream(let head, let first):
             self.waiting = .stream(id, bytes: first.count, isPaused: false)
@@ -236,7 +236,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
     package mutating func timeout(now: Instant) -> [Command] {
         if case .closing(_, _, let deadline) = self.state, deadline <= now { return self.end(.requested) }
         switch self.waiting {
-        case .none(let until) where until <= now:
+        case .none(_, let until) where until <= now:
             if case .closing = self.state { return self.end(.requested) }
             let message = "The client sent no further request within \(self.rules.orphanTimeout)."
             return self.end(.transport(TransportError(.timedOut, message)))
@@ -250,6 +250,13 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
     /// Whether a request waits for messages.
     package var hasReader: Bool { self.waitingID != nil }
 
+    /// Whether no request has waited for messages for a time.
+    package func isUnread(for duration: Duration, now: Instant) -> Bool {
+        if case .none(let since, _) = self.waiting { since.duration(to: now) >= duration } else { false }
+    }
+
+    private func noRequest(now: Instant) -> Waiting { .none(since: now, until: now.advanced(by: self.rules.orphanTimeout)) }
+
     private var waitingID: ExchangeID? {
         switch self.waiting {
         case .none: nil
@@ -262,13 +269,13 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
     /// - Parameter answer: The answer to a poll.
     private mutating func detach(_ id: ExchangeID, now: Instant, _ answer: (inout Rules) -> HTTPResponse) -> [Command] {
         let isPoll = if case .poll = self.waiting { true } else { false }
-        self.waiting = .none(until: now.advanced(by: self.rules.orphanTimeout))
+        self.waiting = self.noRequest(now: now)
         return [isPoll ? .respond(id, answer(&self.rules)) : .end(id)]
     }
 
     /// The request that waited for messages has ended without an answer.
     private mutating func orphaned(now: Instant) -> [Command] {
-        self.waiting = .none(until: now.advanced(by: self.rules.orphanTimeout))
+        self.waiting = self.noRequest(now: now)
         guard self.rules.endsWithLostRequest else { return [] }
         if case .closing = self.state { return self.end(.requested) }
         return self.end(.transport(TransportError(.closed, "The client closed the connection.")))
@@ -302,7 +309,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
             case .none: break
             case .poll(let id, _):
                 commands.append(.respond(id, self.rules.answer(body)))
-                self.waiting = .none(until: now.advanced(by: self.rules.orphanTimeout))
+                self.waiting = self.noRequest(now: now)
             case .stream(let id, let bytes, let isPaused):
                 commands.append(.write(id, body))
                 self.waiting = .stream(id, bytes: bytes + body.count, isPaused: isPaused)
@@ -319,7 +326,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
             } else {
                 commands.append(.respond(id, response))
             }
-            self.waiting = .none(until: now)
+            self.waiting = self.noRequest(now: now)
             return commands + self.end(.requested)
         }
         if let change = self.takeChange() { commands.append(.writing(paused: change)) }

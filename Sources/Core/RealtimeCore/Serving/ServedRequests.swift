@@ -5,6 +5,9 @@ package protocol ServedRequests: WebSocketConnection {
     /// Whether messages can be sent now: a request of the client waits for them, or there is another way.
     var hasReader: Bool { get }
 
+    /// Returns whether messages couldn't be sent for a time, up to now.
+    func isUnread(for duration: Duration) -> Bool
+
     /// Takes a request that waits for messages.
     func wait(_ request: HTTPRequestHead, _ responder: any HTTPResponder)
 

@@ -137,6 +137,8 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
 
     var hasReader: Bool { !self.isPolling || self.polling.hasReader }
 
+    func isUnread(for duration: Duration) -> Bool { self.isPolling && self.polling.isUnread(for: duration) }
+
     /// Has no effect on a session that has moved to a WebSocket, whose polling has ended.
     func endClosing() { self.polling.endClosing() }
 
