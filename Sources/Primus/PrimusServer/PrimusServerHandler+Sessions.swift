@@ -30,13 +30,13 @@ extension PrimusServerHandler {
     ///
     /// - Returns: Whether it is one.
     func sessionRequest(
-        _ request: HTTPRequestHead, _ body: [UInt8], _ rest: Substring, _ responder: any HTTPResponder
+        _ request: HTTPRequestHead, _ body: [UInt8], _ rest: Substring, _ common: CommonFieldsResponder
     ) -> Bool {
         // As the original, which reads bytes that aren't text as U+FFFD.
         let isRepaired = self.configuration.transformer == .sockjs && body.contains { $0 >= 0x80 }
         let body = isRepaired ? Array(String(decoding: body, as: UTF8.self).utf8) : body
         guard let meaning = self.meaning(of: request, body, rest) else { return false }
-        var responder = responder
+        var responder: any HTTPResponder = common
         let waits = Self.waits(request, meaning)
         if waits, self.failsPoll() {
             responder.respond(self.reporting(Self.text(500, "The server is configured to fail.")))
@@ -53,9 +53,39 @@ extension PrimusServerHandler {
                 if decision.cancel() { served.refuse(Self.text(400, "The client cancelled the request.")) }
             }
         } decided: { [served] rejection in
-            if let rejection { served.refuse(rejection) } else { self.pass(served, meaning) }
+            if let rejection { return served.refuse(rejection) }
+            if Self.hasSockJSCookie(request), let cookie = self.sockJSCookie(request) { common.setCookie(cookie) }
+            self.pass(served, meaning)
         }
         return true
+    }
+
+    /// Whether the answer to a request of a session of SockJS has the cookie for balancers. The original refuses other methods before.
+    private static func hasSockJSCookie(_ request: HTTPRequestHead) -> Bool {
+        switch SockJSServedRules.transport(of: request) {
+        case .eventSource?: request.method == "GET"
+        case .xhr?, .xhrStreaming?, .xhrSend?: request.method == "POST" || request.method == "OPTIONS"
+        case .websocket?, nil: false
+        }
+    }
+
+    /// The cookie for balancers in the answer to a request of SockJS: that of the request, if it has one; `nil` if the server sets none.
+    ///
+    /// Source: `h_sid` in `sockjs.js` of sockjs-node 0.3.24.
+    func sockJSCookie(_ request: HTTPRequestHead) -> String? {
+        guard self.configuration.transformer == .sockjs, let name = self.configuration.sessionCookie else { return nil }
+        var value: Substring = ""
+        for cookie in request.headers.values("Cookie").flatMap({ $0.split(separator: ";") }) {
+            let parts = cookie.split(separator: "=", omittingEmptySubsequences: false).map(Self.trimmed)
+            if parts[0] == name { value = parts.count > 1 ? parts[1] : "" }
+        }
+        return "\(name)=\(value.isEmpty ? "dummy" : value); path=/"
+    }
+
+    private static func trimmed(_ text: Substring) -> Substring {
+        let rest = text.drop { $0 == " " || $0 == "\t" }
+        guard let last = rest.lastIndex(where: { $0 != " " && $0 != "\t" }) else { return "" }
+        return rest[...last]
     }
 
     /// The meaning of a request; `nil` if it belongs to no session.
@@ -256,14 +286,19 @@ final class CommonFieldsResponder: DroppableResponder {
     private let origin: String?
     private let isCached: Bool
     private let responder: any HTTPResponder
+    private let cookie = Lock<String?>(nil)
 
     init(_ origin: String?, isCached: Bool, _ responder: any HTTPResponder) {
         (self.origin, self.isCached, self.responder) = (origin, isCached, responder)
     }
 
+    /// Sets a cookie, which the response has as well.
+    func setCookie(_ cookie: String) { self.cookie.withLock { $0 = cookie } }
+
     private func completed(_ head: HTTPResponseHead) -> HTTPResponseHead {
         var head = head
         PrimusServerHandler.allow(self.origin, &head)
+        if let cookie = self.cookie.withLock({ $0 }) { head.headers["Set-Cookie"] = cookie }
         if !self.isCached {
             head.headers["Cache-Control"] = "no-store, no-cache, must-revalidate, max-age=0"
             head.headers["Pragma"] = "no-cache"

@@ -98,10 +98,16 @@ final class PrimusServerHandler: ListenerHandler {
                 guard request.method == "GET" else { return Self.notAllowed("GET") }
                 return Self.text(200, "Welcome to SockJS!\n", type: "text/plain; charset=UTF-8")
             case "/info":
-                if request.method == "OPTIONS" { return Self.options("OPTIONS, GET") }
+                if request.method == "OPTIONS" {
+                    var response = Self.options("OPTIONS, GET")
+                    response.head.headers["Set-Cookie"] = self.sockJSCookie(request)
+                    return response
+                }
                 guard request.method == "GET" else { return Self.notAllowed("OPTIONS, GET") }
                 let entropy = self.entropy.withLock { UInt32.random(in: 0...UInt32.max, using: &$0) }
-                let info = SockJSInfo(webSocket: self.configuration.allowsSockJSWebSockets, entropy: entropy)
+                let info = SockJSInfo(
+                    webSocket: self.configuration.allowsSockJSWebSockets, cookieNeeded: self.configuration.sessionCookie != nil,
+                    entropy: entropy)
                 return Self.json(200, info.json, type: "application/json; charset=UTF-8")
             default:
                 guard last == "websocket", case .success = self.framing(of: request, rest) else { return Self.notFound }

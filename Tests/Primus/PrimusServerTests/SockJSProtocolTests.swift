@@ -398,6 +398,68 @@ import Testing
         echo.cancel()
     }
 
+    // MARK: The cookie for balancers
+
+    private func startWithCookie() async throws -> ServerUnderTest { try await self.start { $0.sessionCookie = "JSESSIONID" }.test }
+
+    @Test func `the information tells that a balancer needs cookies, and sets none`() async throws {
+        let test = try await self.startWithCookie()
+        let response = try test.start("/primus/info")
+        #expect(response.status == 200 && response.headers["Set-Cookie"] == nil)
+        #expect(try JSONValue(parsing: Array(response.body.utf8))["cookie_needed"] == true)
+        // As sockjs-node, also for this question.
+        #expect(try test.start("/primus/info", method: "OPTIONS").headers["Set-Cookie"] == "JSESSIONID=dummy; path=/")
+    }
+
+    @Test(arguments: ["xhr", "xhr_streaming", "eventsource"])
+    func `the responses of a session have the cookie of the client, or one without a meaning`(transport: String) async throws {
+        let test = try await self.startWithCookie()
+        let method = transport == "eventsource" ? "GET" : "POST"
+        let first = try test.start("/primus/000/a/\(transport)", method: method)
+        #expect(first.status == 200 && first.headers["Set-Cookie"] == "JSESSIONID=dummy; path=/")
+        for cookie in ["JSESSIONID=abcdef", "a=b; JSESSIONID = abcdef ;c=d", "JSESSIONID=x; JSESSIONID=abcdef=", "\tJSESSIONID=abcdef"] {
+            let test = try await self.startWithCookie()
+            let second = try test.start("/primus/000/b/\(transport)", method: method, headers: ["Cookie": cookie])
+            #expect(second.status == 200 && second.headers.values("Set-Cookie") == ["JSESSIONID=abcdef; path=/"], "\(cookie)")
+        }
+        for cookie in ["JSESSIONID=", "JSESSIONID", "jsessionid=abcdef", "", ";=;"] {
+            let test = try await self.startWithCookie()
+            let third = try test.start("/primus/000/c/\(transport)", method: method, headers: ["Cookie": cookie])
+            #expect(third.headers["Set-Cookie"] == "JSESSIONID=dummy; path=/", "\(cookie)")
+        }
+    }
+
+    @Test func `each answer of a session has the cookie, and others don't`() async throws {
+        let test = try await self.startWithCookie()
+        let headers: HTTPHeaders = ["Cookie": "JSESSIONID=1"]
+        func cookie(_ rest: String, method: String = "POST", body: String = "") throws -> String? {
+            try test.start("/primus/" + rest, method: method, headers: headers, body: body).headers["Set-Cookie"]
+        }
+        for _ in 0..<2 {
+            #expect(try cookie("0/s/xhr") == "JSESSIONID=1; path=/")
+            #expect(try cookie("0/s/xhr_send", body: "[\"1\"]") == "JSESSIONID=1; path=/")
+            try test.server.write("next")
+        }
+        // As with sockjs-node, also refusals.
+        #expect(try cookie("0/unknown/xhr_send", body: "[]") == "JSESSIONID=1; path=/")
+        #expect(try cookie("0/s/xhr_send", body: "x") == "JSESSIONID=1; path=/")
+        #expect(try cookie("0/s/xhr", method: "OPTIONS") == "JSESSIONID=1; path=/")
+        for rest in ["", "spec", "0/s", "0/s/xhr"] { #expect(try cookie(rest, method: "GET") == nil, "\(rest)") }
+        for rest in ["0/s/eventsource", "0/s/x"] { #expect(try cookie(rest) == nil, "\(rest)") }
+        let refusing = try await self.start {
+            $0.sessionCookie = "JSESSIONID"
+            $0.authorize = { _ in .reject("Who are you?") }
+        }.test
+        let refused = try await refusing.request("/primus/0/s/xhr", method: "POST")
+        #expect(refused.head.status == 401 && refused.head.headers["Set-Cookie"] == nil)
+    }
+
+    @Test func `without a name, there is no cookie`() async throws {
+        let test = try await self.start().test
+        #expect(try test.start("/primus/0/s/xhr", method: "POST", headers: ["Cookie": "JSESSIONID=1"]).headers["Set-Cookie"] == nil)
+        #expect(try test.start("/primus/info", method: "OPTIONS").headers["Set-Cookie"] == nil)
+    }
+
     // MARK: Characters
 
     @Test func `characters that browsers would change are escaped`() async throws {

@@ -39,8 +39,11 @@ public struct PrimusServerConfiguration: Sendable {
     package var engineProbeTimeout = Duration.seconds(10)
     /// Whether sessions of engine.io that began with polling may move to a WebSocket. The default is `true`.
     public var allowsUpgrades = true
-    /// The name of the cookie in which the server of engine.io sends the ID of a session that begins with polling, for balancers; `nil`, the
-    /// default, for none.
+    /// The name of a cookie for balancers that lead the requests of a session over HTTP to one server; `nil`, the default, for none.
+    ///
+    /// With engine.io, it has the ID of the session, and the first response sets it. With sockjs, as sockjs-node with its option `jsessionid` does
+    /// under the name `JSESSIONID`, each response of a session sets it: to the value that the client sends, or to `dummy`. The balancer is expected
+    /// to put its own value there.
     public var sessionCookie: String?
     /// Whether the server of SockJS accepts WebSockets, as its information says. The default is `true`.
     public var allowsSockJSWebSockets = true
