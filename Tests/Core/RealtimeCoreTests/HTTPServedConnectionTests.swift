@@ -301,6 +301,28 @@ private struct TextRules: HTTPServedConnectionRules {
         #expect(fixture.newest == "closed tooLarge" && fixture.hasEnded)
     }
 
+    @Test func `a connection that has dropped a message at its limit takes no more, hands none over, and ends with an error`() {
+        let fixture = Fixture(backlogBytes: 10)
+        fixture.connection.enqueue(.text("0123456789a"))
+        fixture.connection.enqueue(.text("dropped"))
+        // The client takes the first message, and there is room again.
+        #expect(fixture.wait().answers.all == ["200 0123456789a;"])
+        fixture.connection.enqueue(.text("later"))
+        #expect(fixture.connection.takeUnsent() == nil)
+        let poll = fixture.wait()
+        #expect(poll.answers.all.isEmpty)
+        fixture.connection.close(.normal, reason: "")
+        #expect(poll.answers.all == ["404"] && fixture.newest == "closed tooLarge" && fixture.hasEnded)
+        #expect(fixture.connection.takeUnsent() == nil)
+    }
+
+    @Test func `messages that no request has taken are handed over to another connection`() {
+        let fixture = Fixture()
+        fixture.send("a", "b")
+        #expect(fixture.connection.takeUnsent() == [.text("a"), .text("b")] && fixture.connection.takeUnsent() == [])
+        #expect(fixture.wait().answers.all.isEmpty)
+    }
+
     // MARK: Messages of the client
 
     @Test func `bodies are delivered in order, and answered`() {

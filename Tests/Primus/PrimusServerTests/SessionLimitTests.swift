@@ -122,6 +122,47 @@ import Testing
         record.cancel()
     }
 
+    /// A connection that calls a closure when it is flushed.
+    private final class FlushedConnection: WebSocketConnection {
+        private let onFlush: @Sendable () -> Void
+
+        init(_ onFlush: @escaping @Sendable () -> Void) { self.onFlush = onFlush }
+
+        func open() {}
+        func enqueue(_ message: WebSocketMessage) {}
+        func flush() { self.onFlush() }
+        func pauseReading() {}
+        func resumeReading() {}
+        func close(_ code: CloseCode, reason: String) {}
+        func abandon() {}
+    }
+
+    @Test func `a session doesn't move to a WebSocket after a message was dropped at the limit`() async throws {
+        let test = try await ServerUnderTest { ($0.transformer, $0.sessionBacklogLimit) = (.engineIO, 1000) }
+        let moving = EventRecorder<RawClient>()
+        // The client of the session moves after a message to all clients was added to those that wait, and before its session is flushed.
+        let id = ConnectionID.nextAccepted()
+        let other = FlushedConnection { for client in moving.take() { client.send("5") } }
+        let events = test.server.listenerHandler.accepted(
+            other, id: id, request: HTTPRequestHead(method: "GET", target: "/primus/?EIO=4&transport=websocket"))
+        events.opened(id, head: HTTPResponseHead(status: 101))
+        let ends = EventRecorder<CloseReason>()
+        let record = test.server.onDisconnection(on: CallbackExecutor { $0() }) { _, reason in ends.record(reason) }
+        let session = try test.openEngineIO()
+        let spark = try #require(test.server.sparks.last)
+        let text = String(repeating: "x", count: 600)
+        for _ in 0..<2 { try spark.write(text) }
+        let client = test.client(session.replacing("polling", with: "websocket"))
+        client.send("2probe")
+        moving.record(client)
+        #expect(client.lines == ["3probe"] && spark.isOpen)
+        try test.server.write(text)
+        #expect(client.lines == ["3probe"] && client.end != nil && !spark.isOpen && moving.all.isEmpty)
+        guard case .transport(let error) = try #require(ends.all.first) else { return #expect(Bool(false), "\(ends.all)") }
+        #expect(error.code == .tooLarge && ends.all.count == 1)
+        record.cancel()
+    }
+
     @Test func `requests that are held back end a session above the limit, and are answered`() async throws {
         let pending = EventRecorder<CheckedContinuation<Void, Never>>()
         let test = try await ServerUnderTest {

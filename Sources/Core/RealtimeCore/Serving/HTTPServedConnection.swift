@@ -133,7 +133,9 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: Serv
     package func answerPoll(_ response: HTTPResponse) { self.step { $0.answerPoll(response, now: $1) } }
 
     /// Takes the messages that wait to be sent, because another connection takes the place of this one. The owner then abandons it.
-    package func takeUnsent() -> [WebSocketMessage] { self.state.withLock { $0.machine.takeUnsent() } }
+    ///
+    /// - Returns: `nil` if messages are lost: the connection has ended, or ends with the next ``flush()``, because one was dropped at the limit.
+    package func takeUnsent() -> [WebSocketMessage]? { self.state.withLock { $0.machine.takeUnsent() } }
 
     /// Does nothing: the connection is open.
     package func open() {}

@@ -191,7 +191,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
     }
 
     package mutating func enqueue(_ message: WebSocketMessage) {
-        guard case .open = self.state else { return }
+        guard case .open = self.state, !self.isOverLimit else { return }
         guard self.gauge.accept(message.bytes.count) else { return self.isOverLimit = true }
         self.output.append(message)
     }
@@ -207,7 +207,12 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
     package mutating func resumeReading() { self.isReadingPaused = false }
 
     /// Takes the messages that wait to be sent, because another connection takes the place of this one.
-    package mutating func takeUnsent() -> [WebSocketMessage] {
+    ///
+    /// - Returns: `nil` if messages are lost: the connection has ended, or ends with the next ``flush(now:)``, because one was dropped at the
+    ///   limit.
+    package mutating func takeUnsent() -> [WebSocketMessage]? {
+        if case .ended = self.state { return nil }
+        if self.isOverLimit { return nil }
         defer { self.output = [] }
         self.gauge.remove(self.output.reduce(0) { $0 + $1.bytes.count })
         return Array(self.output)
@@ -217,6 +222,8 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
     /// connection ends without it.
     package mutating func close(_ code: CloseCode, reason: String, now: Instant) -> [Command] {
         guard case .open = self.state else { return [] }
+        // Another thread may have exceeded the limit, and not flushed yet.
+        if self.isOverLimit { return self.end(.transport(self.gauge.error)) }
         self.state = .closing(code, reason, deadline: now.advanced(by: self.rules.closeTimeout))
         return self.send(now: now)
     }

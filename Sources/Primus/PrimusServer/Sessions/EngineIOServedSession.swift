@@ -289,15 +289,22 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
     /// The client has received the answers to all of its requests, and uses the WebSocket from now on.
     private func move(_ id: ConnectionID) {
         var closing: (code: CloseCode, reason: String)?
+        var isIncomplete = false
         let connection = self.session.withLock { session -> (any WebSocketConnection)? in
             guard case .probing(let candidate) = session.state, candidate.id == id, candidate.isProbed else { return nil }
+            guard let unsent = self.polling.takeUnsent() else {
+                isIncomplete = true
+                return nil
+            }
             session.state = .webSocket(id, candidate.connection)
-            for message in self.polling.takeUnsent() { candidate.connection.enqueue(message) }
+            for message in unsent { candidate.connection.enqueue(message) }
             if session.isReadingPaused { candidate.connection.pauseReading() }
             closing = session.closing.take()
             self.time.schedule(self, at: nil)
             return candidate.connection
         }
+        // The polling has ended or ends with an error, and with it the session. The client must not go on as if no message was missing.
+        if isIncomplete { return self.polling.flush() }
         guard let connection else { return self.closeCandidate(id) }
         self.polling.abandon()
         // The WebSocket reports anew that it has too much to send.
