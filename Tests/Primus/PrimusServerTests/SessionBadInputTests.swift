@@ -112,8 +112,10 @@ import Testing
         fixture.record.cancel()
     }
 
-    @Test(arguments: ["2", "2other", "3probe", "5", "41", "abc", "", "6"])
-    func `a WebSocket that doesn't begin with the probe is closed, and the session goes on with polling`(message: String) async throws {
+    @Test(arguments: ["2", "2other", "3probe", "41", "abc", "", "6"])
+    func `a WebSocket that begins with neither the probe nor the move is closed, and the session goes on with polling`(
+        message: String
+    ) async throws {
         let fixture = try await Fixture()
         let session = try fixture.test.openEngineIO()
         let client = fixture.test.client(session.replacing("polling", with: "websocket"))
@@ -126,6 +128,26 @@ import Testing
         #expect(next.lines == ["3probe"])
         next.send("5", "42")
         #expect(fixture.received.take() == ["2"])
+        try fixture.checkNeighbor()
+        fixture.record.cancel()
+    }
+
+    @Test(arguments: [true, false])
+    func `a session moves to a WebSocket without a probe, with what no poll has taken`(hasPoll: Bool) async throws {
+        let fixture = try await Fixture()
+        let session = try fixture.test.openEngineIO()
+        let spark = try #require(fixture.test.server.sparks.last)
+        let poll = hasPoll ? try fixture.test.start(session) : nil
+        if !hasPoll { try spark.write(1) }
+        let client = fixture.test.client(session.replacing("polling", with: "websocket"))
+        if !hasPoll { try spark.write(2) }
+        client.send("5", "4\"hello\"")
+        // The client doesn't know yet that no message follows there.
+        if let poll { #expect(poll.isEnded && poll.status == 200 && poll.body == "6") }
+        try spark.write(3)
+        #expect(client.lines == (hasPoll ? ["43"] : ["41", "42", "43"]) && client.end == nil)
+        #expect(fixture.received.take() == ["\"hello\""])
+        #expect(try fixture.test.start(session).status == 400)
         try fixture.checkNeighbor()
         fixture.record.cancel()
     }

@@ -5,14 +5,15 @@ import RealtimeSystem
 /// A server's session of engine.io that begins with polling and can move to a WebSocket. For its owner, it is one connection.
 ///
 /// ```
-///   polling ──WebSocket, "2probe"──▶ probing ──"5"──▶ WebSocket
-///      ▲                                │
-///      └────── another message, end, ───┘
-///              no "5" within 10 s
+///   polling ──WebSocket──▶ probing ──"5"──▶ WebSocket
+///      ▲                      │
+///      └── another message ───┘
+///          than "2probe", end,
+///          no "5" within 10 s
 /// ```
 /// Until the client moves, the server answers polls and sends nothing but the answer to the probe on the WebSocket. Then it sends there what no
-/// poll has taken. A session that the server closes takes no further WebSocket. If it has answered the probe already, the client gets the end
-/// with its next poll or after its move, whichever comes first.
+/// poll has taken. As with the original, a client may move without a probe. A session that the server closes takes no further WebSocket. If it has
+/// answered the probe already, the client gets the end with its next poll or after its move, whichever comes first.
 ///
 /// Source: `maybeUpgrade` in `socket.js` of engine.io 6.6.
 final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient {
@@ -286,12 +287,12 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
         self.session.withLock { self.takeCandidate(id, of: &$0) }?.close(.normal, reason: "")
     }
 
-    /// The client has received the answers to all of its requests, and uses the WebSocket from now on.
+    /// The client uses the WebSocket from now on. Unless it has sent no probe, it has received the answers to all of its requests.
     private func move(_ id: ConnectionID) {
         var closing: (code: CloseCode, reason: String)?
         var isIncomplete = false
         let connection = self.session.withLock { session -> (any WebSocketConnection)? in
-            guard case .probing(let candidate) = session.state, candidate.id == id, candidate.isProbed else { return nil }
+            guard case .probing(let candidate) = session.state, candidate.id == id else { return nil }
             guard let unsent = self.polling.takeUnsent() else {
                 isIncomplete = true
                 return nil
