@@ -142,6 +142,38 @@ import Testing
         echo.cancel()
     }
 
+    @Test(arguments: [true, false], [PrimusParserKind.json, .msgpack])
+    func `a client of engine io 3 talks to a server of Primus 8 that allows it`(
+        startsWithPolling: Bool, parser: PrimusParserKind
+    ) async throws {
+        var configuration = PrimusServerConfiguration()
+        (configuration.transformer, configuration.parser, configuration.allowsEIO3) = (.engineIO, parser, true)
+        let primus = try await InMemoryPrimus(configuration: configuration)
+        let echo = primus.server.onMessage { message in _ = try? message.spark.write(message.value) }
+        // A client that doesn't know the version of the server begins with this one.
+        let client = primus.client {
+            ($0.detection, $0.transformer, $0.parser) = (.off, .engineIO, parser)
+            $0.startsWithPolling = startsWithPolling
+        }
+        let messages = client.messages.makeAsyncIterator()
+        client.open()
+        try await client.opened(within: .seconds(600))
+        let spark = try #require(primus.server.sparks.first)
+        #expect(spark.query.contains { $0.name == "EIO" && $0.value == "3" })
+        let sent: [PrimusValue] = [1, "ä😀", ["a": [true, nil, 0.5]]]
+        for value in sent { try await client.write(value) }
+        for value in sent { #expect(try await messages.next()?.value == value) }
+        try await eventually { client.transport == .webSockets }
+        // The client sends the pings of engine.io, and the server those of Primus.
+        for _ in 0..<60 { primus.clock.advance(by: .seconds(5)) }
+        try await client.write("still here")
+        #expect(try await messages.next()?.value == "still here")
+        #expect(client.counters.reconnects == 0 && primus.server.sparks == [spark])
+        spark.end()
+        try await eventually { client.state == .closed(nil) }
+        echo.cancel()
+    }
+
     @Test(arguments: [PrimusTransformerKind.websockets, .faye, .engineIO, .sockjs], [401, 403, 503])
     func `a refusal is the same typed error over each transformer`(transformer: PrimusTransformerKind, status: Int) async throws {
         var configuration = PrimusServerConfiguration()
