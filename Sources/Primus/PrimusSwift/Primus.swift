@@ -180,8 +180,8 @@ open class Primus: NSObject, @unchecked Sendable {
     /// The client of the typed API that this client uses, for code that moves to it step by step.
     ///
     /// Both have the same connection: ``open()`` and ``end()`` of one affect the other. The settings come from ``options``, and are changed
-    /// there, not with `update(_:)`. If the parser, the transformer, the plugins or the transports of the options change, it is replaced when
-    /// the client is opened again.
+    /// there: those of `update(_:)` last until an option is set or the client is opened. If the parser, the transformer, the plugins or the
+    /// transports of the options change, it is replaced when the client is opened again.
     public var client: PrimusConnection { self.engine().connection }
 
     // MARK: State

@@ -363,7 +363,7 @@ import Testing
         machine.reading(old, paused: true, now: Self.zero)
         #expect(deadline != nil && machine.nextDeadline != deadline)
         let new = machine.additionalConnection()
-        #expect(machine.replace(old, by: new))
+        #expect(machine.replace(old, by: new) == true)
         // The owner resumes reading of the old connection later.
         machine.reading(old, paused: false, now: self.after(5))
         #expect(machine.nextDeadline == deadline)

@@ -229,6 +229,7 @@ extension PrimusInAnApp {
         let client = primus.client()
         let messages = client.messages(as: PrimusInAnApp.Reading.self)
         client.open()
+        try await client.opened()
         let first = try await client.id()
         try PrimusInAnApp.changeCredentials(of: client, PrimusInAnApp.Tokens())
         try await client.opened()

@@ -481,10 +481,10 @@ import Testing
             #expect(lines.contains("#1 2") && lines.contains(question), "\(lines)")
             session.receive("3")
         }
-        // A server that sends pings of Primus counts those of engine.io alone.
+        // A server that sends pings of Primus isn't pinged in its protocol, but may be asked whether it is still there.
         session.receive(#"4"primus::ping::1""#)
         let lines = session.advance(by: .milliseconds(7_500))
-        #expect(lines.contains("#1 2") && !lines.contains(question), "\(lines)")
+        #expect(lines.contains("#1 2") && lines.count { $0 == question } <= 1, "\(lines)")
     }
 
     // MARK: Credentials

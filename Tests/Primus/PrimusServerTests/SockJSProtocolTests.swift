@@ -114,7 +114,7 @@ import Testing
         let endpoint = Endpoint(scheme: "http", host: test.address.host, port: test.address.port, target: "/primus/0/s/xhr_send")
         let response = try await test.network.transports().http.send(HTTPRequest("POST", endpoint, body: invalid))
         #expect(response.head.status == 204)
-        #expect(try test.start("/primus/0/s/xhr", method: "POST").body == "a[\"\\\"a\u{FFFD}\\\"\"]\n")
+        #expect(try test.start("/primus/0/s/xhr", method: "POST").body == #"a["\"a\ufffd\""]"# + "\n")
         withExtendedLifetime(echo) {}
     }
 

@@ -44,12 +44,11 @@ final class PrimusFixture: Sendable {
         try await self.init(server, transport: kind.transport) { options in
             // What the server would say, so that an attempt begins with the connection also where the specification isn't requested.
             (options.transformer, options.websockets) = (kind.transformer.description, kind.websockets)
+            options.configure = {
+                $0.startsWithPolling = kind.moves
+                $0.connectionKinds = kind.connection.map { [$0] }
+            }
             change(options)
-        }
-        guard kind.moves || kind.connection != nil else { return }
-        try self.primus.client.update {
-            $0.startsWithPolling = kind.moves
-            $0.connectionKinds = kind.connection.map { [$0] }
         }
     }
 

@@ -259,8 +259,7 @@ extension PrimusSession {
             self.attempt.framing = .sockJS(.client)
             if self.attempt.sockJSInfo == nil {
                 self.attempt.infoRequestedAt = now
-                let end = self.attempt.startedAt.advanced(by: self.connection.policy.openTimeout)
-                let request = self.get(self.address.sockJSInfo, timeout: max(.milliseconds(1), now.duration(to: end)))
+                let request = self.get(self.address.sockJSInfo, timeout: max(.milliseconds(1), now.duration(to: self.attemptEnd)))
                 self.works.start(.request(request), for: .info(id), &effects)
                 return
             }
@@ -279,11 +278,14 @@ extension PrimusSession {
         effects.commands.append(.open(id, request))
     }
 
+    /// When the attempt has used its time, whatever it has tried.
+    private var attemptEnd: Instant { self.attempt.startedAt.advanced(by: self.connection.policy.openTimeout) }
+
     /// When the connection that is being opened is given up; `nil` for the only one, which has the time limit of the attempt.
     ///
     /// Source: `countRTO` in `main.js` of sockjs-client.
     private func kindDeadline(now: Instant) -> Instant? {
-        let end = self.attempt.startedAt.advanced(by: self.connection.policy.openTimeout)
+        let end = self.attemptEnd
         let hasOthers = self.connectionKinds.contains { $0 != self.attempt.connectionKind && !self.attempt.failures.contains($0) }
         // All kinds share the time limit of the attempt.
         guard hasOthers else { return self.attempt.isContinued ? max(end, now.advanced(by: .nanoseconds(1))) : nil }
@@ -298,7 +300,10 @@ extension PrimusSession {
         info result: Result<HTTPResponse, TransportError>, for id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
     ) {
         switch result {
-        case .failure(let error): self.end(id, self.ending(for: .transport(error), now: now), now: now, &effects)
+        case .failure(let error):
+            // The request had the rest of the time.
+            let isLate = error.code == .timedOut && self.attemptEnd <= now
+            self.end(id, self.ending(for: isLate ? .openTimeout : .transport(error), now: now), now: now, &effects)
         case .success(let response) where response.head.status == 200:
             do throws(SockJSError) {
                 let info = try SockJSInfo(parsing: response.body)
