@@ -38,7 +38,7 @@ public final class PrimusServer: Sendable {
         let connections = ServedConnections(PrimusServerMachine(configuration, epoch: epoch, seed: seed), in: dependencies, seed: seed)
         self.configuration = configuration
         self.handler = PrimusServerHandler(configuration, connections, time: time, seed: seed, trace: trace)
-        self.server = EmbeddedServer(connections, handler: self.handler)
+        self.server = EmbeddedServer(connections, handler: self.handler) { [handler] in handler.endClosingSessions() }
         self.sparkServer = PrimusSparkServer(connections.driver, configuration)
     }
 
@@ -95,7 +95,7 @@ public final class PrimusServer: Sendable {
     /// Returns when all connections have ended. A session over HTTP whose client has no request that waits for messages ends without them, as soon
     /// as the listener has stopped. If the server is being started or stopped, the method waits until it has stopped; if it isn't started, the
     /// method returns immediately.
-    public func stop() async { await self.server.stop { self.handler.endClosingSessions() } }
+    public func stop() async { await self.server.stop() }
 
     /// Whether the client that has connected last notices the end of its connections: it has a WebSocket, or its request waits for messages.
     /// For tests.

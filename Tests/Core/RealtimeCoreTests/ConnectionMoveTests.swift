@@ -19,7 +19,7 @@ import Testing
         self.connect()
         let candidate = self.move.begin(&self.connection)
         #expect(candidate == Self.second && self.move.contains(Self.second) && !self.move.contains(Self.first))
-        let replaced = self.move.complete(&self.connection)
+        let replaced = self.move.complete(&self.connection, now: Self.now)
         #expect(replaced == Self.first && self.connection.connected == Self.second)
         #expect(self.move.candidate == nil && self.move.replaced == Self.first && self.move.contains(Self.first))
         let role = self.move.closed(Self.first)
@@ -30,7 +30,7 @@ import Testing
         self.connect()
         _ = self.move.begin(&self.connection)
         let during = self.move.begin(&self.connection)
-        _ = self.move.complete(&self.connection)
+        _ = self.move.complete(&self.connection, now: Self.now)
         let beforeTheEnd = self.move.begin(&self.connection)
         _ = self.move.closed(Self.first)
         let afterwards = self.move.begin(&self.connection)
@@ -40,7 +40,7 @@ import Testing
     @Test mutating func `nothing moves without an established connection or a candidate`() {
         let early = self.move.begin(&self.connection)
         self.connect()
-        let incomplete = self.move.complete(&self.connection)
+        let incomplete = self.move.complete(&self.connection, now: Self.now)
         #expect(early == nil && incomplete == nil && self.connection.connected == Self.first)
     }
 
@@ -48,7 +48,7 @@ import Testing
         self.connect()
         _ = self.move.begin(&self.connection)
         let roles = [self.move.closed(Self.second), self.move.closed(Self.second)]
-        let replaced = self.move.complete(&self.connection)
+        let replaced = self.move.complete(&self.connection, now: Self.now)
         #expect(roles == [.candidate, nil] && replaced == nil && self.connection.connected == Self.first)
     }
 }

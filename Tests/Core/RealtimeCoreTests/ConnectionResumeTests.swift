@@ -222,7 +222,7 @@ import Testing
             let deadline = machine.nextDeadline
             machine.sent(self.id(2), now: self.after(1001))
             machine.reading(self.id(2), paused: true, now: self.after(1001))
-            #expect(machine.replace(self.id(2), by: self.id(7)) == false)
+            #expect(machine.replace(self.id(2), by: self.id(7), now: self.after(1001)) == false)
             #expect(machine.reopen(now: self.after(1001)) == nil)
             #expect(machine.ready(self.id(2), Self.heartbeat, now: self.after(1001)) == .none)
             #expect(machine.nextDeadline == deadline)

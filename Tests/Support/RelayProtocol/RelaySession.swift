@@ -137,7 +137,7 @@ package struct RelaySession: ReconnectingSession {
             guard self.move.contains(id) || self.connection.received(id, now: now) else { return }
             switch (words[0], words.count) {
             case ("moved", 1) where id == self.move.candidate:
-                guard let old = self.move.complete(&self.connection) else { continue }
+                guard let old = self.move.complete(&self.connection, now: now) else { continue }
                 self.kinds = [.socket]
                 effects.commands.append(.close(old, .normal, reason: ""))
                 effects.deliver(.moved, on: self.route)

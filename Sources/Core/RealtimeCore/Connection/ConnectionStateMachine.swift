@@ -387,16 +387,15 @@ package struct ConnectionStateMachine: Sendable {
     }
 
     /// Returns a number for a further connection of the current attempt or the established connection, which the protocol handles itself
-    /// until it calls ``replace(_:by:)``.
+    /// until it calls ``replace(_:by:now:)``.
     package mutating func additionalConnection() -> ConnectionID { self.counter.next() }
 
     /// Continues on another connection, which is ready, for example after its transport was upgraded.
     ///
     /// - Returns: False if the connection that is to be replaced isn't established.
-    package mutating func replace(_ old: ConnectionID, by new: ConnectionID) -> Bool {
+    package mutating func replace(_ old: ConnectionID, by new: ConnectionID, now: Instant) -> Bool {
         guard case .connected(old, var heartbeat, let since) = self.state else { return false }
-        // The owner may have paused the other connection.
-        heartbeat.isReadingPaused = false
+        heartbeat.replaced(now: now)
         self.state = .connected(new, heartbeat, since: since)
         return true
     }

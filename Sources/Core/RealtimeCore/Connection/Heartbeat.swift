@@ -34,7 +34,7 @@ package struct Heartbeat: Sendable {
     private var isProbed = false
     /// When the connection counts as dead, unless the peer answers a probe that was asked for.
     private var answerDeadline: Instant?
-    var isReadingPaused = false
+    private var isReadingPaused = false
     /// Whether the protocol may neither send nor expects messages for a while.
     private var isSuspended = false
 
@@ -74,6 +74,11 @@ package struct Heartbeat: Sendable {
     package mutating func reading(paused: Bool, now: Instant) {
         self.isReadingPaused = paused
         if !paused { self.received(now: now) }
+    }
+
+    /// The heartbeat goes on over another connection. The owner may have paused the one before.
+    package mutating func replaced(now: Instant) {
+        if self.isReadingPaused { self.reading(paused: false, now: now) }
     }
 
     /// Suspends the heartbeat, or begins it anew.

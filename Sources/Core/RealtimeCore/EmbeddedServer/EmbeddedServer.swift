@@ -6,15 +6,20 @@ package final class EmbeddedServer<Machine: EmbeddedServerMachine>: Sendable {
     /// The handler of the server's clients.
     package let handler: any ListenerHandler
     private let listener = ServerListener()
+    private let endConnections: @Sendable () -> Void
 
     /// Creates a server.
     ///
     /// - Parameters:
     ///   - connections: The connections of the server.
     ///   - handler: The handler of the server's clients, which adopts the connections. It rejects everything when they are shut down.
-    package init(_ connections: ServedConnections<Machine>, handler: any ListenerHandler) {
+    ///   - endConnections: Ends the connections that no client can reach any more. Called after the server's listener has stopped.
+    package init(
+        _ connections: ServedConnections<Machine>, handler: any ListenerHandler, endConnections: @escaping @Sendable () -> Void = {}
+    ) {
         self.connections = connections
         self.handler = handler
+        self.endConnections = endConnections
     }
 
     /// Closes all connections, because the owner is released.
@@ -27,15 +32,14 @@ package final class EmbeddedServer<Machine: EmbeddedServerMachine>: Sendable {
     /// - Throws: The error of the listener; one with the code `unsupported` if the server is already started, or one with the code
     ///   `closed` if ``stop()`` was called meanwhile.
     package func start(on listener: any Listener) async throws(TransportError) -> ListenerAddress {
-        try await self.listener.start(listener, self.handler) { self.connections.driver.stop() }
+        try await self.listener.start(
+            listener, self.handler, closeConnections: { self.connections.driver.stop() }, endConnections: self.endConnections)
     }
 
     /// Stops the machine and the listener. If the server is being started or stopped, waits until it has stopped.
-    ///
-    /// - Parameter endConnections: Ends the connections that no client can reach any more, after the listener has stopped.
-    package func stop(endConnections: () -> Void = {}) async {
+    package func stop() async {
         // A server that shares a listener can have connections without having started one.
-        await self.listener.stop(closeConnections: { self.connections.driver.stop() }, endConnections: endConnections)
+        await self.listener.stop(closeConnections: { self.connections.driver.stop() }, endConnections: self.endConnections)
     }
 
     /// Returns a sequence of the server's events from now on. It buffers up to 10,000 events, and then drops the oldest.

@@ -18,10 +18,11 @@ package final class ServerListener: Sendable {
     ///   - listener: A listener that hasn't been started.
     ///   - handler: The handler of the server's clients.
     ///   - closeConnections: Closes the connections of clients, if the server is stopped meanwhile.
+    ///   - endConnections: Ends the connections that no client can reach any more, after the listener has stopped.
     /// - Throws: The error of the listener; one with the code `unsupported` if the server is already started, or one with the code
     ///   `closed` if it was stopped meanwhile.
     package func start(
-        _ listener: any Listener, _ handler: any ListenerHandler, closeConnections: () -> Void
+        _ listener: any Listener, _ handler: any ListenerHandler, closeConnections: () -> Void, endConnections: () -> Void
     ) async throws(TransportError) -> ListenerAddress {
         guard self.lifecycle.withLock({ $0.start() }) else {
             throw TransportError(.unsupported, "The server is already started. Call stop() first, or create another server.")
@@ -34,7 +35,7 @@ package final class ServerListener: Sendable {
             throw error
         }
         guard self.lifecycle.withLock({ $0.started(listener) }) else {
-            await self.stop(listener, closeConnections)
+            await self.stop(listener, closeConnections, endConnections)
             throw TransportError(.closed, "The server was stopped while it was starting.")
         }
         return address
@@ -45,7 +46,7 @@ package final class ServerListener: Sendable {
     /// - Parameters:
     ///   - closeConnections: Closes the connections. Also called without a listener: the connections can be those of another one.
     ///   - endConnections: Ends the connections that no client can reach any more, after the listener has stopped. Not called without a listener.
-    package func stop(closeConnections: () -> Void, endConnections: () -> Void = {}) async {
+    package func stop(closeConnections: () -> Void, endConnections: () -> Void) async {
         let waiter = Waiter<Void>()
         switch self.lifecycle.withLock({ $0.stop(waiter) }) {
         case .none: closeConnections()
@@ -54,7 +55,7 @@ package final class ServerListener: Sendable {
         }
     }
 
-    private func stop(_ listener: any Listener, _ closeConnections: () -> Void, _ endConnections: () -> Void = {}) async {
+    private func stop(_ listener: any Listener, _ closeConnections: () -> Void, _ endConnections: () -> Void) async {
         closeConnections()
         await listener.stop()
         endConnections()

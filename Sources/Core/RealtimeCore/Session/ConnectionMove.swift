@@ -27,8 +27,8 @@ package struct ConnectionMove: Sendable {
     /// Replaces the current connection by the candidate.
     ///
     /// - Returns: The replaced connection, to be closed; `nil` if there is no candidate or no established connection.
-    package mutating func complete(_ connection: inout ConnectionStateMachine) -> ConnectionID? {
-        guard let candidate, let old = connection.connected, connection.replace(old, by: candidate) else { return nil }
+    package mutating func complete(_ connection: inout ConnectionStateMachine, now: Instant) -> ConnectionID? {
+        guard let candidate, let old = connection.connected, connection.replace(old, by: candidate, now: now) else { return nil }
         (self.candidate, self.replaced) = (nil, old)
         return old
     }

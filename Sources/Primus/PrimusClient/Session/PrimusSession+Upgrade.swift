@@ -70,7 +70,7 @@ extension PrimusSession {
                 let text = self.excerpt(String(decoding: message.bytes, as: UTF8.self))
                 return self.abandonUpgrade("the server answered the probe with \(text)", &effects)
             }
-            guard let old = self.move.complete(&self.connection) else { return }
+            guard let old = self.move.complete(&self.connection, now: now) else { return }
             (self.upgrade, self.movedConnection) = (.moving(held: []), old)
             // Nothing that keeps the connection alive may precede the packet that moves it.
             self.connection.suspendHeartbeat(id, true, now: now)
