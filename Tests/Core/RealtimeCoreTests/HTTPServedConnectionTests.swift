@@ -186,11 +186,15 @@ private struct TextRules: HTTPServedConnectionRules {
         #expect(fixture.wait().answers.all == ["404"] && fixture.receive("a").answers.all == ["404"])
     }
 
-    @Test func `a connection is unread since the end of the last request that waited`() {
+    @Test func `a connection is unread since the end of the last request that waited, or from its beginning`() {
         let fixture = Fixture()
         func unread(_ time: Duration) -> Bool { fixture.connection.isUnread(for: time) }
-        fixture.clock.advance(by: .seconds(2))
-        #expect(unread(.seconds(2)) && !unread(.seconds(3)))
+        #expect(unread(.seconds(3)))
+        // The request that opens the connection.
+        _ = fixture.wait()
+        #expect(!unread(.zero))
+        fixture.send("opened")
+        #expect(unread(.seconds(3)))
         _ = fixture.wait()
         fixture.clock.advance(by: .seconds(2))
         #expect(!unread(.zero) && fixture.connection.hasReader)

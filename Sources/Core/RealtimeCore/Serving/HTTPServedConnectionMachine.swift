@@ -26,7 +26,8 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
 
     /// The request that waits for messages.
     private enum Waiting: Sendable {
-        case none(since: Instant, until: Instant)
+        /// Since when, or `nil` if the only request was that which has opened the connection.
+        case none(since: Instant?, until: Instant)
         case poll(ExchangeID, until: Instant?)
         case stream(ExchangeID, bytes: Int, isPaused: Bool)
     }
@@ -52,6 +53,8 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
     private var rules: Rules
     private var state = State.open
     private var waiting: Waiting
+    /// Whether there was a request that waited for messages, and whether there was another one.
+    private var (isOpened, isUsed) = (false, false)
     private var output: ArraySlice<WebSocketMessage> = []
     private var gauge: OutputGauge
     private var isOverLimit = false
@@ -72,7 +75,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         self.rules = rules
         self.gauge = OutputGauge(limit: backlogBytes)
         // A connection that is created for its first request gets it immediately.
-        self.waiting = .none(since: now, until: now.advanced(by: max(rules.orphanTimeout, .seconds(1))))
+        self.waiting = .none(since: nil, until: now.advanced(by: max(rules.orphanTimeout, .seconds(1))))
     }
 
     /// When to call ``timeout(now:)``.
@@ -93,6 +96,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
     /// Takes a request that waits for messages.
     package mutating func wait(_ id: ExchangeID, _ request: HTTPRequestHead, now: Instant) -> [Command] {
         if case .ended = self.state { return [.respond(id, self.rules.rejection(nil))] }
+        (self.isOpened, self.isUsed) = (true, self.isOpened)
         var commands: [Command] = []
         if let earlier = self.waitingID {
             switch self.rules.waitingTwice(request) {
@@ -257,12 +261,15 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
     /// Whether a request waits for messages.
     package var hasReader: Bool { self.waitingID != nil }
 
-    /// Whether no request has waited for messages for a time.
+    /// Whether no request has waited for messages for a time, or none but the first one.
     package func isUnread(for duration: Duration, now: Instant) -> Bool {
-        if case .none(let since, _) = self.waiting { since.duration(to: now) >= duration } else { false }
+        guard case .none(let since, _) = self.waiting else { return false }
+        return since.map { $0.duration(to: now) >= duration } ?? true
     }
 
-    private func noRequest(now: Instant) -> Waiting { .none(since: now, until: now.advanced(by: self.rules.orphanTimeout)) }
+    private func noRequest(now: Instant) -> Waiting {
+        .none(since: self.isUsed ? now : nil, until: now.advanced(by: self.rules.orphanTimeout))
+    }
 
     private var waitingID: ExchangeID? {
         switch self.waiting {

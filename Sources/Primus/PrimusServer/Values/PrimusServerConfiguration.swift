@@ -61,8 +61,8 @@ public struct PrimusServerConfiguration: Sendable {
     public var messageLimit = 10_485_760
     /// The maximum number of clients. Others are rejected with the status 503. The default is 10,000.
     public var sparkLimit = 10_000
-    /// The maximum number of sessions over HTTP whose clients have had no request that waits for messages for a second. While there are as many, a
-    /// client that would open another one is rejected with the status 503. The default is 1,000.
+    /// The maximum number of sessions over HTTP whose clients have had no request that waits for messages for a second, or none since they have
+    /// opened the session. While there are as many, a client that would open another one is rejected with the status 503. The default is 1,000.
     public var unreadSessionLimit = 1_000
     /// The number of bytes of messages that may wait for the next request of a session over HTTP. The session ends when another message follows.
     /// The default is 4 MiB.
