@@ -12,6 +12,12 @@ import Testing
         #"{"pingInterval":30000,"pathname":"/primus","version":"\#(version)","parser":"\#(parser)","transformer":"\#(transformer)"}"#
     }
 
+    /// The result of the questions to the application before an attempt.
+    private static func prepared(_ credentials: PrimusCredentials?, target: String = "/primus") -> PrimusSession.WorkResult {
+        .prepared(
+            .success(PrimusPrepared(endpoint: Endpoint(scheme: "http", host: "host", port: 80, target: target), credentials: credentials)))
+    }
+
     private func detecting(_ change: (inout PrimusConfiguration) -> Void = { _ in }) -> SessionHarness {
         SessionHarness(.updates) {
             $0.detection = .automatic
@@ -235,9 +241,7 @@ import Testing
             $0.credentials = { [:] }
         }
         func prepared(_ token: String) -> PrimusSession.WorkResult {
-            var endpoint = session.machine.options.endpoint
-            endpoint.target = "/primus?token=\(token)"
-            return .prepared(.success(PrimusPrepared(endpoint: endpoint, credentials: PrimusCredentials(query: [("token", token)]))))
+            Self.prepared(PrimusCredentials(query: [("token", token)]), target: "/primus?token=\(token)")
         }
         session.open()
         session.finish(1, prepared("old"))
@@ -313,21 +317,26 @@ import Testing
         #expect(session.advance(by: .seconds(5)).contains("connectTimedOut"))
     }
 
+    @Test func `the information of sockjs has the rest of an attempt's time`() {
+        var session = SessionHarness(.updates) { $0.transformer = .sockjs }
+        session.open()
+        // The WebSocket isn't answered within half of the limit.
+        #expect(session.advance(by: .seconds(5)).last == "1 GET http://host/primus/info")
+        #expect(session.advance(by: .milliseconds(4_999)).isEmpty)
+        #expect(session.advance(by: .milliseconds(1)).contains("connectTimedOut"))
+    }
+
     @Test func `an attempt with other credentials has the whole time limit for its connections`() {
         var session = SessionHarness(.updates) {
             $0.transformer = .engineIO
             $0.credentials = { [:] }
         }
-        func prepared(_ token: String) -> PrimusSession.WorkResult {
-            let endpoint = session.machine.request.endpoint.http
-            return .prepared(.success(PrimusPrepared(endpoint: endpoint, credentials: ["Authorization": token])))
-        }
         session.open()
         session.advance(by: .seconds(6))
-        session.finish(1, prepared("one-token"))
+        session.finish(1, Self.prepared(["Authorization": "one-token"]))
         #expect(session.refuse(403, #"{"error":"Go away"}"#) == ["2 prepare"])
         session.advance(by: .seconds(6))
-        #expect(session.finish(2, prepared("two-token")).last?.hasPrefix("open #2 ws:") == true)
+        #expect(session.finish(2, Self.prepared(["Authorization": "two-token"])).last?.hasPrefix("open #2 ws:") == true)
         #expect(session.advance(by: .milliseconds(1_999)).isEmpty)
         #expect(session.advance(by: .milliseconds(1)).last?.hasPrefix("open #3 http:") == true)
     }
@@ -513,29 +522,21 @@ import Testing
         let (first, second): (PrimusCredentials, PrimusCredentials) = (["Authorization": "one-token"], ["Authorization": "two-token"])
         var session = SessionHarness(.updates) { $0.credentials = { [:] } }
         session.open()
-        let endpoint = session.machine.request.endpoint.http
-        func prepared(_ credentials: PrimusCredentials) -> PrimusSession.WorkResult {
-            .prepared(.success(PrimusPrepared(endpoint: endpoint, credentials: credentials)))
-        }
-        session.finish(1, prepared(first))
+        session.finish(1, Self.prepared(first))
         #expect(session.refuse(401) == ["2 prepare"])
-        #expect(session.finish(2, prepared(second)) == ["open #2 ws://host/primus"])
+        #expect(session.finish(2, Self.prepared(second)) == ["open #2 ws://host/primus"])
         #expect(session.webSocketRequest?.headers["Authorization"] == "two-token")
         #expect(session.refuse(401).first == "state closed unauthorized")
 
         session.open()
-        session.finish(3, prepared(first))
+        session.finish(3, Self.prepared(first))
         #expect(session.refuse(401) == ["4 prepare"])
-        #expect(session.finish(4, prepared(first)) == ["state closed unauthorized", "ended unauthorized", "finish"])
+        #expect(session.finish(4, Self.prepared(first)) == ["state closed unauthorized", "ended unauthorized", "finish"])
     }
 
     @Test func `another URL is tried once after a refusal, and the same one isn't`() {
         var session = SessionHarness(.updates) { $0.requestURL = { $0 } }
-        func prepared(_ token: String) -> PrimusSession.WorkResult {
-            var endpoint = session.machine.request.endpoint.http
-            endpoint.target = "/primus?token=\(token)"
-            return .prepared(.success(PrimusPrepared(endpoint: endpoint, credentials: nil)))
-        }
+        func prepared(_ token: String) -> PrimusSession.WorkResult { Self.prepared(nil, target: "/primus?token=\(token)") }
         session.open()
         session.finish(1, prepared("old"))
         #expect(session.refuse(401) == ["2 prepare"])
@@ -593,14 +594,10 @@ import Testing
             $0.credentials = { [:] }
         }
         session.open()
-        let endpoint = session.machine.request.endpoint.http
-        func prepared(_ token: String) -> PrimusSession.WorkResult {
-            .prepared(.success(PrimusPrepared(endpoint: endpoint, credentials: ["Authorization": token])))
-        }
-        #expect(session.finish(1, prepared("one-token")).last?.hasPrefix("open #1 ws:") == true)
+        #expect(session.finish(1, Self.prepared(["Authorization": "one-token"])).last?.hasPrefix("open #1 ws:") == true)
         #expect(session.refuse(403, Self.page).last?.hasPrefix("open #2 http:") == true)
         #expect(session.refuse(403, Self.page) == ["2 prepare"])
-        #expect(session.finish(2, prepared("two-token")).last?.hasPrefix("open #3 ws:") == true)
+        #expect(session.finish(2, Self.prepared(["Authorization": "two-token"])).last?.hasPrefix("open #3 ws:") == true)
         #expect(session.refuse(403, Self.page).last?.hasPrefix("open #4 http:") == true)
         #expect(session.refuse(403, Self.page) == ["state closed unauthorized", "ended unauthorized", "finish"])
     }
@@ -608,7 +605,7 @@ import Testing
     @Test func `a proxy that refuses to connect doesn't refuse the credentials`() {
         var session = SessionHarness(.updates) { $0.credentials = { [:] } }
         session.open()
-        session.finish(1, .prepared(.success(PrimusPrepared(endpoint: session.machine.request.endpoint.http, credentials: [:]))))
+        session.finish(1, Self.prepared([:]))
         let response = HTTPResponse(HTTPResponseHead(status: 403), body: [])
         let lines = session.close(.transport(TransportError(.proxyRejected, "The proxy refused.", response: response)))
         #expect(lines.first == "attemptFailed connectionLost", "\(lines)")

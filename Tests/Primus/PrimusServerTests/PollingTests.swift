@@ -152,7 +152,7 @@ import Testing
         try await eventually { primus.server.isLastSparkRead }
         let spark = try #require(primus.server.sparks.first)
         for number in 0..<10 { try spark.write(number) }
-        // It asks for more every 12.5 seconds, so that the session doesn't end.
+        // It asks for more every 6.7 seconds, so that the session doesn't end.
         try await eventually { !primus.server.isLastSparkRead }
         try spark.end("last")
         for _ in 0..<13 { primus.clock.advance(by: .seconds(1)) }

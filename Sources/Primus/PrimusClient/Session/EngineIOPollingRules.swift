@@ -36,9 +36,9 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
 
     /// A server forgets a client that doesn't answer its pings, or doesn't ping it.
     package var pausedPolling: HTTPPausedPolling? {
-        // A ping of the server must be read and answered within its time limit.
+        // A ping of the server must be read and answered within its time limit. An answer before it may take an interval as well.
         let interval = self.handshake.map { Duration.milliseconds(min($0.pingInterval, $0.pingTimeout)) } ?? .seconds(20)
-        return HTTPPausedPolling(interval: max(.milliseconds(10), interval / 2), byteLimit: 16 << 20)
+        return HTTPPausedPolling(interval: max(.milliseconds(10), interval / 3), byteLimit: 16 << 20)
     }
 
     private mutating func request(_ method: String, body: [UInt8] = [], idleTimeout: Duration) -> HTTPRequest {

@@ -91,7 +91,7 @@ extension PrimusSession {
 
     package mutating func begin(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         self.cookies.removeExpired(now: now)
-        self.attempt.opening = .preparing
+        self.attempt.opening = .preparing(deadline: nil)
         if self.attempt.isContinued { return self.connect(id, now: now, &effects) }
         self.attempt.startedAt = now
         let preparation = self.preparation
@@ -259,7 +259,9 @@ extension PrimusSession {
             self.attempt.framing = .sockJS(.client)
             if self.attempt.sockJSInfo == nil {
                 self.attempt.infoRequestedAt = now
-                let request = self.get(self.address.sockJSInfo, timeout: max(.milliseconds(1), now.duration(to: self.attemptEnd)))
+                // An attempt that is continued has a new time limit as a connection, and only the rest of its own one.
+                self.attempt.opening = .preparing(deadline: self.attempt.isContinued ? self.attemptEnd : nil)
+                let request = self.get(self.address.sockJSInfo, timeout: self.connection.policy.openTimeout)
                 self.works.start(.request(request), for: .info(id), &effects)
                 return
             }
@@ -300,10 +302,7 @@ extension PrimusSession {
         info result: Result<HTTPResponse, TransportError>, for id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
     ) {
         switch result {
-        case .failure(let error):
-            // The request had the rest of the time.
-            let isLate = error.code == .timedOut && self.attemptEnd <= now
-            self.end(id, self.ending(for: isLate ? .openTimeout : .transport(error), now: now), now: now, &effects)
+        case .failure(let error): self.end(id, self.ending(for: .transport(error), now: now), now: now, &effects)
         case .success(let response) where response.head.status == 200:
             do throws(SockJSError) {
                 let info = try SockJSInfo(parsing: response.body)
@@ -382,7 +381,7 @@ extension PrimusSession {
                 self.attempt.hasChangedVersion = false
             }
         }
-        (self.attempt.isContinued, self.attempt.opening) = (true, .preparing)
+        (self.attempt.isContinued, self.attempt.opening) = (true, .preparing(deadline: nil))
         return true
     }
 
@@ -405,11 +404,17 @@ extension PrimusSession {
         (self.knowledge.spec, self.knowledge.specProblem, self.knowledge.engineIO) = (nil, nil, nil)
     }
 
-    /// When the connection that is being opened is given up for one of another kind.
-    var kindDeadline: Instant? { if case .connecting(let deadline) = self.attempt.opening { deadline } else { nil } }
+    /// When the connection that is being opened is given up for one of another kind, or the attempt before it.
+    var kindDeadline: Instant? {
+        switch self.attempt.opening {
+        case .preparing(let deadline), .connecting(let deadline): deadline
+        case .done: nil
+        }
+    }
 
     mutating func kindTimedOut(now: Instant, _ effects: inout Effects<Self>) {
-        self.attempt.opening = .connecting(deadline: nil)
+        if case .connecting = self.attempt.opening { self.attempt.opening = .connecting(deadline: nil) }
+        if case .preparing = self.attempt.opening { self.attempt.opening = .preparing(deadline: nil) }
         guard let id = self.connection.current, self.connection.connected == nil else { return }
         effects.commands.append(.abandon(id))
         self.closed(id, .openTimeout, now: now, &effects)

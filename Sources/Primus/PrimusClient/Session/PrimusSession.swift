@@ -56,7 +56,7 @@ package struct PrimusSession: ConfigurableSession {
         var handshake: EngineIOHandshake?
         /// The address of the sessions of SockJS, if the server has another one for them, with the query for it.
         var sockJSBase: Endpoint?
-        var opening = Opening.preparing
+        var opening = Opening.preparing(deadline: nil)
         /// How packets travel.
         var connectionKind = PrimusConnectionKind.webSocket
         /// The kinds of connections that failed in this attempt.
@@ -83,8 +83,8 @@ package struct PrimusSession: ConfigurableSession {
 
     /// The step of an attempt.
     enum Opening: Hashable, Sendable {
-        /// The credentials, the specification, and what a server of SockJS says of itself.
-        case preparing
+        /// The credentials, the specification, and what a server of SockJS says of itself, until the end of an attempt that is continued.
+        case preparing(deadline: Instant?)
         /// A connection is being opened, until the time when another kind is tried.
         case connecting(deadline: Instant?)
         case done

@@ -38,9 +38,10 @@ package struct SockJSPollingRules: HTTPConnectionRules {
 
     /// Servers forget a client that hasn't asked for 5 seconds, by default.
     ///
-    /// A server ends a stream after 128 KiB, by default, but may have another limit or none.
+    /// A server ends a stream after 128 KiB, by default, but may have another limit or none. Its time begins when it has written the last
+    /// part, so that all that it has is read together, unless that is very much.
     package var pausedPolling: HTTPPausedPolling? {
-        HTTPPausedPolling(interval: .seconds(2), byteLimit: 16 << 20, share: self.isStream ? 128 << 10 : nil)
+        HTTPPausedPolling(interval: .seconds(2), byteLimit: 16 << 20, share: self.isStream ? 1 << 20 : nil)
     }
 
     /// The client's limit for silence ends a connection whose server sends no heartbeats.
