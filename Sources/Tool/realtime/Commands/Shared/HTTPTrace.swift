@@ -146,12 +146,12 @@ extension HTTPTrace {
     /// Removes the tokens from the response to a negotiation, and the values in the query of a request's URL from all texts: the
     /// connection token, and what a redirect or the user has added.
     static func redactTokens(_ text: String, _ request: HTTPRequest) -> String {
-        self.redactQuery(self.redactNegotiation(text), request, except: ["negotiateVersion", "useStatefulReconnect", "_"])
+        self.redactQuery(self.redactNegotiation(text), request, except: ["negotiateVersion", "useStatefulReconnect"])
     }
 
     /// Removes the ID of a session of Primus from all texts, and the values in the query of a request's URL that aren't parameters of engine.io.
     static func redactSession(_ text: String, _ request: HTTPRequest) -> String {
-        let text = self.redactQuery(text, request, except: ["EIO", "transport", "b64", "t"])
+        let text = self.redactQuery(text, request, except: ["EIO", "transport", "b64"])
         return PrimusFrameText.redactSID(self.redactSockJSSession(text))
     }
 
