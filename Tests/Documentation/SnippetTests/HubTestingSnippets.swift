@@ -1,4 +1,5 @@
 import SignalRClient
+import TestSupport
 
 // snippet:hubs-in-memory
 import SignalRTesting

@@ -1,6 +1,7 @@
 import Observation
 import PusherChannels
 import PusherTesting
+import TestSupport
 import Testing
 
 #if canImport(SwiftUI)

@@ -146,7 +146,7 @@ extension PrimusInAnApp {
         private(set) var dashboard: Dashboard?
 
         func run() async throws {
-            let primus = try await InMemoryPrimus()
+            let primus = try await InMemoryPrimus(clock: ManualClock(standstillLimit: nil))
             let events = primus.server.events
             self.dashboard = Dashboard(primus.client())
             for await case .connected(let id) in events {

@@ -1,3 +1,5 @@
+import TestSupport
+
 // snippet:PrimusSwiftTesting
 import Foundation
 import PrimusSwift

@@ -54,7 +54,11 @@ import Testing
         let messages = client.messages
         client.open()
         // The information of SockJS is requested in a task.
-        if kind.transformer == .sockjs, kind.connections != [.webSocket] { try await client.opened(within: Behavior.limit) }
+        if kind.transformer == .sockjs, kind.connections != [.webSocket] {
+            try await client.opened(within: Behavior.limit)
+            try await test.settled(client)
+            test.network.waitUntilIdle()
+        }
         #expect(client.isConnected && test.server.sparks.count == 1)
         if kind.moves { #expect(client.transport == .webSockets) }
         #expect(client.enqueue(1) && values.all == [1])

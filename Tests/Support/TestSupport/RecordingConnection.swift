@@ -9,13 +9,21 @@ package final class RecordingConnection: WebSocketConnection {
 
     package let calls: EventRecorder<Call>
 
-    package init(_ calls: EventRecorder<Call> = EventRecorder()) {
-        self.calls = calls
+    private let onFlush: @Sendable () -> Void
+
+    /// - Parameters:
+    ///   - calls: Records the calls.
+    ///   - onFlush: Called with each call of `flush()`.
+    package init(_ calls: EventRecorder<Call> = EventRecorder(), onFlush: @escaping @Sendable () -> Void = {}) {
+        (self.calls, self.onFlush) = (calls, onFlush)
     }
 
     package func open() { self.calls.record(.opening) }
     package func enqueue(_ message: WebSocketMessage) { self.calls.record(.sent(String(decoding: message.bytes, as: UTF8.self))) }
-    package func flush() { self.calls.record(.flushed) }
+    package func flush() {
+        self.calls.record(.flushed)
+        self.onFlush()
+    }
     package func pauseReading() { self.calls.record(.paused) }
     package func resumeReading() { self.calls.record(.resumed) }
     package func close(_ code: CloseCode, reason: String) { self.calls.record(.closing(code)) }

@@ -24,7 +24,7 @@ struct PrimusProcessTests {
         init(_ configure: (inout PrimusServerConfiguration) -> Void = { _ in }) async throws {
             var configuration = PrimusServerConfiguration()
             configuration.plugins = .all
-            configuration.authorizationTimeout = .seconds(600)
+            (configuration.authorizationTimeout, configuration.engineProbeTimeout) = (.seconds(600), .seconds(600))
             configure(&configuration)
             self.server = PrimusServer(configuration: configuration, log: .none)
             self.registrations = DemoSparks.add(to: self.server)
@@ -194,6 +194,7 @@ struct PrimusProcessTests {
         let result = try await server.primus("write", [#"{"text":"hello"}"#] + options)
         #expect(result.status == 0, "\(result.errors)")
         let text = result.output.joined(separator: "\n")
+        try await eventually { ids.all.count == 1 }
         // The move may be complete before the message is written.
         #expect(text.contains(#""method":"POST""#) || transport == "upgrade", "\(text)")
         #expect(text.contains("hello") && text.contains("<redacted>"), "\(text)")
@@ -222,12 +223,15 @@ struct PrimusProcessTests {
             if options.contains("--transport") { $0.transformer = .engineIO }
         }
         let listener = try Tool(["primus", "listen", server.url] + options)
-        for _ in 0..<(options.contains("upgrade") ? 3 : 2) { _ = await listener.nextLine() }
+        for _ in 0..<2 { _ = await listener.nextLine() }
         // Whether a process that doesn't wait loses the event depends on the machine, so several times.
         for number in 0..<scaled(5) {
             let sent = try await server.primus("send", ["chat", "\(number)"] + options)
             #expect(sent == (0, [#"{"type":"sent","event":"chat"}"#], ""))
-            #expect(await listener.nextLine() == #"{"type":"event","event":"chat","arguments":[\#(number)]}"#)
+            var line = await listener.nextLine()
+            // A session on a busy machine may stay with polling.
+            if line.contains(#""type":"transport""#) { line = await listener.nextLine() }
+            #expect(line == #"{"type":"event","event":"chat","arguments":[\#(number)]}"#)
         }
         listener.process.signal(SIGTERM)
         let end = await listener.end()
