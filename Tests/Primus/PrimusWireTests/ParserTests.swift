@@ -318,6 +318,22 @@ import Testing
         #expect(throws: PrimusParserError.self) { try coding.decode([PrimusValue].self, of: packet) }
     }
 
+    @Test(arguments: [0x0A, 0x0B, 0x0D, 0x0F, 0x70] as [UInt8])
+    func `extension values in each other don't exhaust the stack`(type: UInt8) {
+        // An array with an extension value whose data is such an array, and so on, from the inside.
+        var reversed: [UInt8] = [0xC0]
+        while reversed.count < 65_500 {
+            let count = reversed.count
+            reversed += [type, UInt8(truncatingIfNeeded: count), UInt8(count >> 8), 0xC8, 0x91]
+        }
+        let packet = WebSocketMessage.binary(reversed.reversed())
+        let error = self.error(.messagePack, packet)
+        // msgpack-lite doesn't know the last type.
+        #expect(error?.code == (type == 0x70 ? nil : .invalidPacket))
+        #expect(throws: (any Error).self) { try PrimusCoding.messagePack.decode([[Int]].self, of: packet) }
+        _ = try? PrimusCoding.messagePack.decode([PrimusValue].self, of: packet)
+    }
+
     @Test(arguments: Self.codings)
     func `a value at the limit of the depth is decoded`(coding: PrimusCoding) throws {
         var value: PrimusValue = 1

@@ -128,7 +128,7 @@ extension PrimusCoding {
             do throws(MessagePackError) { value = try MessagePackValue(parsing: bytes, limits: limits) } catch {
                 throw Self.converted(error)
             }
-            return try PrimusValue(messagePack: value)
+            return try PrimusValue(messagePack: value, .wire)
         case .binary: return try bytes.withUnsafeBytes { bytes throws(PrimusParserError) in try BinaryPack.value(bytes, limits: limits) }
         case .custom(let custom): return try custom.parser.decode(.binary(bytes))
         }
@@ -325,7 +325,7 @@ extension PrimusCoding {
             // The forms of dates differ.
             let encoded = Array(bytes[start...])
             bytes.removeSubrange(start...)
-            bytes += try self.encode(PrimusValue(messagePack: MessagePackValue(parsing: encoded)))
+            bytes += try self.encode(PrimusValue(messagePack: MessagePackValue(parsing: encoded), .types))
         case .ejson, .binary, .custom: bytes += try self.encode(PrimusValue(encoding: value))
         }
     }

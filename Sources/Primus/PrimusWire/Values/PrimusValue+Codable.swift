@@ -21,7 +21,7 @@ extension PrimusValue {
         if let value = value as? PrimusValue {
             self = value
         } else {
-            try self.init(messagePack: MessagePackEncoder().encodeToValue(value))
+            try self.init(messagePack: MessagePackEncoder().encodeToValue(value), .types)
         }
     }
 }
@@ -33,7 +33,7 @@ extension PrimusValue: Codable {
     /// - Throws: `DecodingError` if the value is of an unknown kind.
     public init(from decoder: any Decoder) throws {
         if decoder.isMessagePackDecoder {
-            try self.init(messagePack: MessagePackValue(from: decoder))
+            try self.init(messagePack: MessagePackValue(from: decoder), .types)
         } else {
             self.init(json: try JSONValue(from: decoder))
         }

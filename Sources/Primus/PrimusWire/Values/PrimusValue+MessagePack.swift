@@ -33,10 +33,17 @@ extension PrimusValue {
         case types
     }
 
-    /// Creates a value from MessagePack in either dialect.
+    /// The number of extension values in each other, which limits the stack: the depth of MessagePack begins anew in each.
+    private static let extensionDepth = 8
+
+    /// Creates a value from MessagePack in one of the dialects.
     ///
     /// - Throws: `PrimusParserError` for an extension value whose data is invalid.
-    init(messagePack value: MessagePackValue) throws(PrimusParserError) {
+    init(messagePack value: MessagePackValue, _ dialect: MessagePackDialect) throws(PrimusParserError) {
+        try self.init(messagePack: value, dialect, extensions: Self.extensionDepth)
+    }
+
+    private init(messagePack value: MessagePackValue, _ dialect: MessagePackDialect, extensions: Int) throws(PrimusParserError) {
         switch value {
         case .nil: self = .null
         case .bool(let value): self = .bool(value)
@@ -49,14 +56,16 @@ extension PrimusValue {
         case .array(let elements):
             var values: [PrimusValue] = []
             values.reserveCapacity(elements.count)
-            for element in elements { values.append(try PrimusValue(messagePack: element)) }
+            for element in elements { values.append(try PrimusValue(messagePack: element, dialect, extensions: extensions)) }
             self = .array(values)
         case .map(let members):
             var pairs: [(key: String, value: PrimusValue)] = []
             pairs.reserveCapacity(members.count)
-            for member in members { pairs.append((try Self.key(member.key), try PrimusValue(messagePack: member.value))) }
+            for member in members {
+                pairs.append((try Self.key(member.key), try PrimusValue(messagePack: member.value, dialect, extensions: extensions)))
+            }
             self = .object(Object(pairs))
-        case .ext(let type, let data): self = try Self.extended(UInt8(bitPattern: type), data)
+        case .ext(let type, let data): self = try Self.extended(UInt8(bitPattern: type), data, dialect, extensions: extensions)
         }
     }
 
@@ -70,41 +79,49 @@ extension PrimusValue {
         }
     }
 
-    private static func extended(_ type: UInt8, _ data: [UInt8]) throws(PrimusParserError) -> PrimusValue {
+    private static func extended(
+        _ type: UInt8, _ data: [UInt8], _ dialect: MessagePackDialect, extensions: Int
+    ) throws(PrimusParserError) -> PrimusValue {
         switch type {
         case MessagePackExtensionType.timestamp:
             guard let timestamp = MessagePackValue.ext(MessagePackTimestamp.type, data).timestamp else { throw Self.invalid(type) }
             return .date(PrimusDate(timestamp))
         case MessagePackExtensionType.date:
-            guard let milliseconds = try Self.nested(type, data).double else { throw Self.invalid(type) }
+            guard let milliseconds = try Self.scalar(type, data).double else { throw Self.invalid(type) }
             return .date(PrimusDate(milliseconds: milliseconds))
         case MessagePackExtensionType.bool, MessagePackExtensionType.string, MessagePackExtensionType.number:
-            return try Self.nested(type, data)
+            return try Self.scalar(type, data)
         case MessagePackExtensionType.expression:
-            guard case .array(let parts) = try Self.nested(type, data), parts.count == 2, let pattern = parts[0].string,
-                let flags = parts[1].string
+            guard case .array(let parts) = try Self.parsed(type, data, depth: 1), parts.count == 2, case .string(let pattern) = parts[0],
+                case .string(let flags) = parts[1]
             else { throw Self.invalid(type) }
             return .expression(pattern: pattern, flags: flags)
         case MessagePackExtensionType.uint8Array, MessagePackExtensionType.uint8ClampedArray, MessagePackExtensionType.arrayBuffer,
             MessagePackExtensionType.buffer, MessagePackExtensionType.dataView:
             return .bytes(data)
-        case MessagePackExtensionType.typed:
-            guard case .array(let parts) = try Self.nested(type, data), parts.count == 2, let name = parts[0].string else {
-                throw Self.invalid(type)
-            }
-            return .typed(name: name, parts[1])
+        case MessagePackExtensionType.typed where dialect == .types:
+            guard extensions > 0, case .array(let parts) = try Self.parsed(type, data, depth: 16), parts.count == 2,
+                case .string(let name) = parts[0]
+            else { throw Self.invalid(type) }
+            return .typed(name: name, try PrimusValue(messagePack: parts[1], dialect, extensions: extensions - 1))
         default: return .extended(type: type, data)
         }
     }
 
-    /// The value in the data of an extension value, which is MessagePack itself.
-    private static func nested(_ type: UInt8, _ data: [UInt8]) throws(PrimusParserError) -> PrimusValue {
-        // An extension value in an extension value in another one: each takes at least two bytes more, and this limits the stack.
-        guard data.count <= 1 << 16, let value = try? MessagePackValue(parsing: data, limits: CodingLimits(depth: 16)) else {
+    /// The data of an extension value, which is MessagePack itself.
+    private static func parsed(_ type: UInt8, _ data: [UInt8], depth: Int) throws(PrimusParserError) -> MessagePackValue {
+        guard data.count <= 1 << 16, let value = try? MessagePackValue(parsing: data, limits: CodingLimits(depth: depth)) else {
             throw Self.invalid(type)
         }
-        if case .ext = value { throw Self.invalid(type) }
-        return try PrimusValue(messagePack: value)
+        return value
+    }
+
+    /// The number, text or Boolean value in the data of an extension value.
+    private static func scalar(_ type: UInt8, _ data: [UInt8]) throws(PrimusParserError) -> PrimusValue {
+        switch try Self.parsed(type, data, depth: 1) {
+        case .ext, .array, .map: throw Self.invalid(type)
+        case let value: return try PrimusValue(messagePack: value, .wire)
+        }
     }
 
     private static func invalid(_ type: UInt8) -> PrimusParserError {
