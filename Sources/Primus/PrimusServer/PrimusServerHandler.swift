@@ -210,15 +210,23 @@ final class PrimusServerHandler: ListenerHandler {
             if let status = self.faults.refusalStatus {
                 return decided(self.rejection(.reject("The server is configured to reject clients.", status: status)))
             }
-            var isFull = false
-            self.connections.driver.step { machine, _, _ in isFull = machine.isFull }
-            if isFull { return decided(self.rejection(.reject("The server has as many clients as it accepts.", status: 503))) }
+            if let rejection = self.rejectionOfSurplus { return decided(rejection) }
         }
         guard let authorize = self.configuration.authorize else { return decided(nil) }
-        let decision = PendingDecision<PrimusAuthorizationDecision> { decided(self.rejection($0)) }
+        let decision = PendingDecision<PrimusAuthorizationDecision> { decision in
+            // Others may have been accepted meanwhile.
+            decided(self.rejection(decision) ?? (isOfSession ? nil : self.rejectionOfSurplus))
+        }
         pending(decision)
         let late = PrimusAuthorizationDecision.reject("The server didn't decide in time.", status: 503)
         decision.begin(within: self.configuration.authorizationTimeout, of: self.time, orElse: late) { await authorize(request) }
+    }
+
+    /// The response to a client if the server has as many as it accepts.
+    private var rejectionOfSurplus: HTTPResponse? {
+        var isFull = false
+        self.connections.driver.step { machine, _, _ in isFull = machine.isFull }
+        return isFull ? self.rejection(.reject("The server has as many clients as it accepts.", status: 503)) : nil
     }
 
     /// The response of a decision; `nil` if the client may proceed.

@@ -121,15 +121,17 @@ import Testing
         client.send(#"[1,"id1","news"]"#, #"[1,"id2","other"]"#, #"[0,"id1","news",{"type":0,"data":["ask"],"id":3}]"#)
         try await eventually { client.lines.count == 3 }
         client.send(#"[0,"id1","news",5]"#, #"[0,"unknown","news",6]"#)
-        try await eventually { lines.all.count == 2 && client.lines.count == 4 }
-        #expect(lines.all == ["joined news", "message 5"])
+        // The server's end of a membership needs no answer of the client.
+        try await eventually { lines.all.count == 3 && client.lines.count == 4 }
+        #expect(lines.all == ["joined news", "message 5", "left"])
         #expect(
             Set(client.lines) == [
                 #"[0,"id1","news",{"hello":1}]"#, #"[0,"id1","news",{"type":0,"data":["greet","x"]}]"#,
                 #"[0,"id1","news",{"id":3,"type":1,"data":["news"]}]"#, #"[2,"id1","news"]"#,
             ])
-        client.send(#"[2,"id1","news"]"#)
-        try await eventually { lines.all.last == "left" }
+        client.send(#"[0,"id1","news",7]"#, #"[2,"id1","news"]"#, #"[1,"id1","news"]"#)
+        try await eventually { lines.all.count == 4 }
+        #expect(lines.all.last == "joined news")
         token.cancel()
         events.cancel()
     }

@@ -270,6 +270,30 @@ import Testing
         #expect(client.end == .peer(.normal, "") && test.server.sparks.isEmpty)
     }
 
+    @Test func `clients that wait for the decision of the application count when it is made`() async throws {
+        let (stream, decide) = AsyncStream.makeStream(of: Void.self)
+        let waiting = EventRecorder<Void>()
+        let test = try await ServerUnderTest {
+            $0.sparkLimit = 2
+            $0.authorize = { _ in
+                waiting.record(())
+                for await _ in stream {}
+                return .accept
+            }
+        }
+        let clients = (0..<5).map { _ in test.client() }
+        try await eventually { waiting.all.count == 5 }
+        decide.finish()
+        try await eventually { clients.count { $0.end != nil } == 3 && test.server.sparks.count == 2 }
+        #expect(clients.count { $0.end.map { "\($0)".contains("503") || "\($0)".contains("1013") } ?? false } == 3)
+    }
+
+    @Test func `a path without a slash at the beginning gets one`() {
+        var configuration = PrimusServerConfiguration()
+        configuration.pathname = "realtime"
+        #expect(configuration.pathname == "/realtime")
+    }
+
     @Test func `events report what happens`() async throws {
         let test = try await ServerUnderTest { $0.sparkLimit = 1 }
         let events = test.server.events

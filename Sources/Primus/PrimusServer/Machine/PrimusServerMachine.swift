@@ -30,6 +30,8 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         /// Whether the client has asked for text in place of bytes, as Primus' own clients of engine.io do.
         let needsText: Bool
         var state = State.opening
+        /// Whether the server had as many clients as it accepts, because others were accepted since it decided about this one.
+        let isSurplus: Bool
         /// Whether the application knows the connection.
         var isReported = false
         /// With pings of the server: whether the client has answered the last one.
@@ -41,7 +43,6 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         var calls = EmitterCalls<WaiterID>()
         var requests: ResponderCalls<WaiterID>
         var channels: MultiplexMembers
-        var substreams = Substreams<Bool>()
 
         var id: String { self.spark.id }
     }
@@ -107,7 +108,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         let requests = ResponderCalls<WaiterID>(&self.generator)
         let connection = Connection(
             spark: PrimusSparkInfo(id: sparkID ?? self.makeID(), request: request), framing: framing, isOverHTTP: overHTTP,
-            needsText: request.field("b64") != nil, requests: requests,
+            needsText: request.field("b64") != nil, isSurplus: self.isFull, requests: requests,
             channels: MultiplexMembers(limit: self.configuration.channelLimit))
         self.sparkIDs[ByteString(connection.id)] = id
         self.connections.insert(connection, id)
@@ -124,6 +125,10 @@ struct PrimusServerMachine: EmbeddedServerMachine {
 
     mutating func opened(_ id: ConnectionID, head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>) {
         guard let connection = self.connections[id], connection.state == .opening else { return }
+        if connection.isSurplus {
+            let reason = "The server has as many clients as it accepts."
+            return self.close(id, Self.tryAgainLater, reason, problem: reason, &effects)
+        }
         self.connections.update(id) { ($0.state, $0.isReported) = (.open, true) }
         let handshake = EngineIOHandshake(
             sid: connection.id,
@@ -144,6 +149,9 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         self.deliver(.connected(id: connection.id), &effects)
         self.deliver(.connected(connection.spark), &effects)
     }
+
+    /// The code of RFC 6455 for a server that has too many clients.
+    private static let tryAgainLater = CloseCode(rawValue: 1013)
 
     private func milliseconds(_ duration: Duration) -> Int { Int(max(1, duration.nanoseconds / 1_000_000)) }
 
@@ -281,6 +289,8 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         case .emitter(.acknowledgement(let number, let arguments)):
             let waiter = try self.withConnection(id) { connection throws(PrimusPluginError) in try connection.calls.acknowledged(number) }
             self.answer(waiter, arguments.array, &effects)
+        case .emit(let packet) where PrimusEventName.isReserved(packet.name, on: .server, hasChannels: false):
+            throw .reservedEvent(packet.name)
         case .emit(let packet): self.deliver(.event(connection.spark, nil, packet.name, packet.arguments, acknowledgement: nil), &effects)
         case .multiplex(.subscribe(let address)):
             let isNew = try self.withConnection(id) { connection throws(PrimusPluginError) in try connection.channels.join(address) }
@@ -513,6 +523,15 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         guard let id = self.openConnection(spark) else { return false }
         self.send(packet, to: id, &effects)
         return true
+    }
+
+    /// Ends a membership of a channel. Does nothing if there is none.
+    mutating func endChannel(_ address: MultiplexAddress, of spark: String, _ effects: inout Effects<Self>) {
+        guard let id = self.openConnection(spark), let info = self.connections[id]?.spark,
+            (try? self.withConnection(id) { connection throws(PrimusPluginError) in try connection.channels.leave(address) }) != nil
+        else { return }
+        self.send(.multiplex(.unsubscribe(address)), to: id, &effects)
+        self.deliver(.left(info, address), &effects)
     }
 
     // MARK: Closing

@@ -103,10 +103,8 @@ public struct PrimusSparkChannel: Sendable {
         server.driver.step { _ = $0.write(.multiplex(.message(self.address, payload)), to: self.spark.id, &$2) }
     }
 
-    /// Ends the client's membership. The client doesn't join again.
-    public func end() {
-        self.spark.server.driver.step { _ = $0.write(.multiplex(.unsubscribe(self.address)), to: self.spark.id, &$2) }
-    }
+    /// Ends the client's membership, which is reported as ``PrimusChannelEvent/left(_:)``. The client doesn't join again.
+    public func end() { self.spark.server.driver.step { $0.endChannel(self.address, of: self.spark.id, &$2) } }
 }
 
 /// An event on a channel of primus-multiplex.

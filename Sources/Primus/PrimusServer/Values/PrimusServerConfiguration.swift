@@ -14,8 +14,11 @@ public struct PrimusServerConfiguration: Sendable {
         var name: String { self == .v8 ? "8.0.9" : "6.1.0" }
     }
 
-    /// The path at which clients connect. The default is `/primus`. As in Primus, longer paths that begin with it are the server's, too.
-    public var pathname = "/primus"
+    /// The path at which clients connect. The default is `/primus`. As in Primus, longer paths that begin with it are the server's, too, and a
+    /// slash at the beginning is added if there is none.
+    public var pathname = "/primus" {
+        didSet { if !self.pathname.hasPrefix("/") { self.pathname = "/" + self.pathname } }
+    }
     /// The transformer: one of `websockets`, `faye` and `uws`, which are the same on the wire and have WebSockets only, and `sockjs` and
     /// `engineIO`, whose clients may use requests over HTTP as well.
     public var transformer = PrimusTransformerKind.websockets
@@ -69,8 +72,9 @@ public struct PrimusServerConfiguration: Sendable {
     public var sessionBacklogLimit = 4 << 20
     /// The maximum number of channels that a client joins. The default is 1,000.
     public var channelLimit = 1_000
-    /// The time in which ``authorize`` decides. Otherwise, the client is rejected with the status 503. The default is 10 seconds.
-    public var authorizationTimeout: Duration = .seconds(10)
+    /// The time in which ``authorize`` decides. Otherwise, the client is rejected with the status 503. The default is 9 seconds: a listener rejects
+    /// an upgrade itself that isn't decided in its `upgradeTimeout`, 10 seconds by default.
+    public var authorizationTimeout: Duration = .seconds(9)
     /// Decides about each request of a client, other than those for the specification. Runs in a task of its own, which is cancelled when the
     /// client disconnects. If the closure is `nil`, every client is accepted.
     public var authorize: (@Sendable (HTTPRequestHead) async -> PrimusAuthorizationDecision)?
