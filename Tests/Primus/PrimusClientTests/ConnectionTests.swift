@@ -217,6 +217,10 @@ import Testing
         try await eventually { primus.queuedCount == 4 }
         #expect(primus.enqueue(3))
         #expect(primus.clearQueue() == 4 && primus.queuedCount == 1)
+        // So do the messages of calls that wait for an answer.
+        var queue = PrimusWriteQueue()
+        for caller in [nil, WaiterID(rawValue: 7)] { _ = queue.add(.init(content: .value(1), pluginCaller: caller), .standard) }
+        #expect(queue.removeWithoutWaiters() == 1 && queue.popFirst()?.pluginCaller == WaiterID(rawValue: 7))
         #expect(primus.clearQueue() == 0)
         fixture.network.condition = .up
         primus.checkConnection()

@@ -182,9 +182,28 @@ public final class PrimusConnection: Sendable {
         var (queue, values) = (PrimusWriteQueue(), [PrimusValue]())
         self.driver.step { session, now, effects in (queue, values) = session.takeMessages(now: now, &effects) }
         if queue.isEmpty, values.isEmpty { return }
+        // Parsers of the application are called without a lock. Another one is known when the connection is open.
+        let coding = other.configuration.customParser.map { PrimusCoding($0) }
+        var (entries, transforming, errors) = ([PrimusWriteQueue.Entry](), [(PrimusValue, PrimusContent)](), [PrimusError]())
+        while var entry = queue.popFirst() {
+            do throws(PrimusError) {
+                entry.content = try entry.content.translated(to: coding)
+                entries.append(entry)
+            } catch {
+                errors.append(error)
+            }
+        }
+        for value in values {
+            do throws(PrimusError) {
+                transforming.append((value, try PrimusContent.value(value).translated(to: coding)))
+            } catch {
+                errors.append(error)
+            }
+        }
         other.driver.step { session, now, effects in
-            while let entry = queue.popFirst() { session.takeOver(entry, now: now, &effects) }
-            for value in values { session.takeOver(value, now: now, &effects) }
+            for error in errors { session.report(error, &effects) }
+            for entry in entries { session.takeOver(entry, now: now, &effects) }
+            for (value, content) in transforming { session.takeOver(value, as: content, now: now, &effects) }
         }
     }
 

@@ -94,6 +94,23 @@ package enum PrimusContent: Sendable {
     case packet(WebSocketMessage, PrimusCoding)
     /// A value, whose parser isn't known yet.
     case value(PrimusValue)
+
+    /// Returns the content for a client with another parser.
+    ///
+    /// - Parameter coding: The parser of the application that the other client has; `nil` for one that Primus contains.
+    func translated(to coding: PrimusCoding?) throws(PrimusError) -> PrimusContent {
+        do {
+            switch (self, coding) {
+            case (.packet(_, let own), let coding?) where own == coding: return self
+            case (.packet(let packet, let own), let coding?): return .packet(try coding.message(try own.value(of: packet)), coding)
+            case (.packet(let packet, .custom(let own)), nil): return .value(try own.parser.decode(packet))
+            case (.value(let value), let coding?): return .packet(try coding.message(value), coding)
+            case (.packet, nil), (.value, nil): return self
+            }
+        } catch {
+            throw .encoding(error)
+        }
+    }
 }
 
 /// A value that passes the transforms before it is sent.

@@ -156,7 +156,13 @@ extension PrimusSession {
             try self.send(entry.content, on: id, now: now, &effects)
             if let waiter = entry.waiter { effects.resume(waiter, .success(.none)) }
         } catch {
-            if let waiter = entry.waiter { effects.resume(waiter, .failure(error)) } else { self.report(error, &effects) }
+            if let waiter = entry.waiter {
+                effects.resume(waiter, .failure(error))
+            } else if let caller = entry.pluginCaller, self.plugins.isCaller(caller) {
+                self.failCall(of: caller, error, &effects)
+            } else {
+                self.report(error, &effects)
+            }
         }
     }
 
@@ -239,11 +245,13 @@ extension PrimusSession {
     }
 
     /// Passes a value that another client has accepted to the outgoing transforms.
-    package mutating func takeOver(_ value: PrimusValue, now: Instant, _ effects: inout Effects<Self>) {
+    ///
+    /// - Parameter content: The value for the parser, if there are no transforms any more.
+    package mutating func takeOver(_ value: PrimusValue, as content: PrimusContent, now: Instant, _ effects: inout Effects<Self>) {
         if self.transformsOutgoing(effects) {
             self.startTransforming(value, .queue, nil, &effects)
         } else {
-            self.takeOver(PrimusWriteQueue.Entry(content: .value(value)), now: now, &effects)
+            self.takeOver(PrimusWriteQueue.Entry(content: content), now: now, &effects)
         }
     }
 

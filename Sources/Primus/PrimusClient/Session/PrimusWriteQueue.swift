@@ -11,6 +11,10 @@ package struct PrimusWriteQueue: Sendable {
         package var isBound = false
         /// The caller of a plugin that waits for the answer to the message.
         package var pluginCaller: WaiterID?
+
+        package init(content: PrimusContent, waiter: WaiterID? = nil, isBound: Bool = false, pluginCaller: WaiterID? = nil) {
+            (self.content, self.waiter, self.isBound, self.pluginCaller) = (content, waiter, isBound, pluginCaller)
+        }
     }
 
     private var entries = FIFO<Entry>()
@@ -111,7 +115,7 @@ package struct PrimusWriteQueue: Sendable {
     /// - Returns: Their number.
     package mutating func removeWithoutWaiters() -> Int {
         let count = self.entries.count
-        self.entries.removeAll { $0.waiter == nil }
+        self.entries.removeAll { $0.waiter == nil && $0.pluginCaller == nil }
         if self.entries.isEmpty { self.entries.removeAll() }
         return count - self.entries.count
     }
