@@ -57,8 +57,10 @@ open class Primus: NSObject, @unchecked Sendable {
         var base: PrimusConfiguration
         /// The revision of the options with which it was created.
         var revision: UInt64
-        /// Why it can't be opened.
-        var problem: PrimusError?
+        /// Why it can't be opened: an invalid class, or an invalid request.
+        var problem: PrimusError? { self.classProblem ?? self.requestProblem }
+        let classProblem: PrimusError?
+        var requestProblem: PrimusError?
         var observations: [PrimusQueue: PrimusObservation] = [:]
     }
 
@@ -89,8 +91,9 @@ open class Primus: NSObject, @unchecked Sendable {
         /// The actions at places among the events, by the number of the place.
         var marks: [UInt64: Mark] = [:]
         var lastMark: UInt64 = 0
-        /// How often the client was opened.
+        /// How often the client was opened, and ended by the app.
         var openings = 0
+        var ends = 0
 
         mutating func nextMark() -> UInt64 {
             self.lastMark += 1
@@ -240,14 +243,16 @@ open class Primus: NSObject, @unchecked Sendable {
 
     /// Connects. Needed if ``PrimusConnectOptions/manual`` is set, and after ``end()``. If the client is open, or was destroyed, the method
     /// has no effect.
-    public func open() {
-        let isDestroyed = self.state.withLock { state in
-            if state.isDestroyed { return true }
+    public func open() { self.open(onlyIfAwaited: false) }
+
+    private func open(onlyIfAwaited: Bool) {
+        let ends = self.state.withLock { state -> Int? in
+            if state.isDestroyed || onlyIfAwaited && !state.isOpeningSoon { return nil }
             (state.isOpeningSoon, state.isFresh, state.keeper) = (false, false, self)
             state.openings += 1
-            return false
+            return state.ends
         }
-        if isDestroyed { return }
+        guard let ends else { return }
         self.replaceEngine()
         let engine = self.engine()
         if let problem = engine.problem { return self.fail(problem) }
@@ -257,6 +262,8 @@ open class Primus: NSObject, @unchecked Sendable {
             return self.fail(error)
         }
         engine.connection.open()
+        // Another thread may have ended the client meanwhile, when there was nothing to end yet.
+        if self.state.withLock({ $0.ends != ends }) { engine.connection.end() }
     }
 
     /// Opens a new client soon, or no longer, as the options say.
@@ -270,7 +277,7 @@ open class Primus: NSObject, @unchecked Sendable {
         if opensSoon { DispatchQueue.main.async { self.openIfAwaited() } }
     }
 
-    private func openIfAwaited() { if self.state.withLock({ $0.isOpeningSoon }) { self.open() } }
+    private func openIfAwaited() { self.open(onlyIfAwaited: true) }
 
     private func fail(_ error: PrimusError) {
         self.post("error", [.error(error)])
@@ -282,6 +289,7 @@ open class Primus: NSObject, @unchecked Sendable {
     public func end() {
         let (connection, wasAwaited) = self.state.withLock { state in
             defer { (state.isOpeningSoon, state.isFresh) = (false, false) }
+            state.ends += 1
             return (state.engine?.connection, state.isOpeningSoon)
         }
         guard wasAwaited else {
@@ -419,11 +427,13 @@ open class Primus: NSObject, @unchecked Sendable {
         if let engine = self.state.withLock({ $0.engine }) { return engine }
         // Code of the application isn't called under the lock.
         let new = self.makeEngine()
-        return self.state.withLock { state in
+        let engine = self.state.withLock { state in
             if let engine = state.engine { return engine }
             state.engine = new
             return new
         }
+        self.observeMissingQueues(of: engine)
+        return engine
     }
 
     /// Replaces the engine if it is closed and what it keeps for life has changed.
@@ -433,6 +443,8 @@ open class Primus: NSObject, @unchecked Sendable {
         guard case .closed = engine.connection.state else { return }
         let new = self.makeEngine()
         engine.connection.moveMessages(to: new.connection)
+        // The listeners get the last events of the old one, which their queues have already.
+        for queue in engine.observations.keys { queue.queue.async { withExtendedLifetime(engine) {} } }
         // The places among the events of the old one aren't reached any more. Their closures are released after the lock.
         let old = self.state.withLock { state in
             defer {
@@ -442,14 +454,24 @@ open class Primus: NSObject, @unchecked Sendable {
             return state.marks
         }
         withExtendedLifetime(old) {}
+        self.observeMissingQueues(of: new)
         // Those that another thread has written in between.
         engine.connection.moveMessages(to: new.connection)
         engine.connection.end()
     }
 
+    /// Observes the queues of listeners that another thread has added while an engine was created.
+    private func observeMissingQueues(of engine: Engine) {
+        let queues = self.state.withLock { state in
+            state.engine?.connection === engine.connection
+                ? state.listeners.queues.subtracting(state.engine?.observations.keys.map { $0 } ?? []) : []
+        }
+        for queue in queues { self.observe(engine.connection, on: queue) }
+    }
+
     private func makeEngine() -> Engine {
         let values = self.options.current
-        var problem: PrimusError?
+        var (classProblem, requestProblem): (PrimusError?, PrimusError?)
         let plugins = self.makePlugins(values)
         var configuration = PrimusConfiguration(
             Endpoint(scheme: "http", host: "", port: 80), transports: values.transports ?? .standard)
@@ -458,9 +480,13 @@ open class Primus: NSObject, @unchecked Sendable {
         do throws(PrimusError) {
             configuration.customParser = try Self.parser(values.parserClass)
             configuration.customTransformer = try Self.transformer(values.transformerClass)
+        } catch {
+            classProblem = error
+        }
+        do throws(PrimusError) {
             try self.setRequest(&configuration)
         } catch {
-            problem = error
+            requestProblem = error
         }
         let (transforms, queues) = self.state.withLock { state in
             state.informed = []
@@ -473,7 +499,8 @@ open class Primus: NSObject, @unchecked Sendable {
         self.options.apply(to: &configuration)
         let connection = PrimusConnection(configuration)
         link.connection = connection
-        var engine = Engine(connection: connection, base: base, revision: values.revision, problem: problem)
+        var engine = Engine(
+            connection: connection, base: base, revision: values.revision, classProblem: classProblem, requestProblem: requestProblem)
         for queue in queues.union([.main]) { engine.observations[queue] = self.observation(of: connection, on: queue) }
         return engine
     }
@@ -574,10 +601,18 @@ open class Primus: NSObject, @unchecked Sendable {
 
     private func applySettings() {
         guard let engine = self.state.withLock({ $0.engine }) else { return }
+        func setRequestProblem(_ error: PrimusError?) {
+            self.state.withLock { if $0.engine?.connection === engine.connection { $0.engine?.requestProblem = error } }
+        }
+        var configuration = engine.base
         do throws(PrimusError) {
-            var configuration = engine.base
             try self.setRequest(&configuration)
-            self.state.withLock { if $0.engine?.connection === engine.connection { $0.engine?.problem = nil } }
+        } catch {
+            setRequestProblem(error)
+            return self.post("error", [.error(error)])
+        }
+        setRequestProblem(nil)
+        do throws(PrimusError) {
             try engine.connection.update { self.configure(&$0, engine) }
         } catch {
             self.post("error", [.error(error)])
@@ -635,15 +670,19 @@ open class Primus: NSObject, @unchecked Sendable {
             guard let engine = state.engine, engine.observations[queue] == nil else { return nil }
             return engine.connection
         }
-        guard let unobserved else { return listener }
-        let observation = self.observation(of: unobserved, on: queue)
+        if let unobserved { self.observe(unobserved, on: queue) }
+        return listener
+    }
+
+    /// Observes a queue that has listeners, unless it is observed already.
+    private func observe(_ connection: PrimusConnection, on queue: PrimusQueue) {
+        let observation = self.observation(of: connection, on: queue)
         let extra = self.state.withLock { state -> PrimusObservation? in
-            guard state.engine?.connection === unobserved, state.engine?.observations[queue] == nil else { return observation }
+            guard state.engine?.connection === connection, state.engine?.observations[queue] == nil else { return observation }
             state.engine?.observations[queue] = observation
             return nil
         }
         withExtendedLifetime(extra) {}
-        return listener
     }
 
     /// Removes a listener. It isn't called after this method has returned on its queue.

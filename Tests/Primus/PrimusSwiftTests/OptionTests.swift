@@ -272,6 +272,65 @@ import FoundationNetworking
         #expect(errors.all[0].contains("\"what\"") && errors.all[1].contains("URL"), "\(errors.all)")
     }
 
+    @Test func `an invalid class stays an error when other options are set`() async throws {
+        final class Other {}
+        let test = try await PrimusFixture(PrimusServerConfiguration()) { $0.parserClass = Other.self }
+        _ = test.primus.client
+        test.options.timeout = 5
+        test.primus.open()
+        try await eventually { test.trace.all.contains("end") }
+        #expect(test.trace.all.contains("error") && !test.trace.all.contains("open"))
+    }
+
+    @Test func `an invalid request isn't replaced by an earlier one`() async throws {
+        let test = try await PrimusFixture()
+        let valid = test.primus.request
+        _ = test.primus.client
+        test.primus.request = URLRequest(url: try #require(URL(string: "ftp://localhost")))
+        try await eventually { test.trace.all == ["error"] }
+        test.primus.open()
+        try await eventually { test.trace.all.contains("end") }
+        #expect(!test.trace.all.contains("open") && test.memory.server.sparks.isEmpty)
+        test.primus.request = valid
+        test.primus.open()
+        try await test.awaits("open")
+    }
+
+    /// A parser that asks its client for its state.
+    final class Asking: ParserProtocol {
+        static let clients = EventRecorder<Primus>()
+        func encode(_ data: Any, callback: ((any Error)?, Any?) -> Void) {
+            callback(nil, String("\(data)".reversed()) + (Self.clients.all.last?.readyState == .closed ? "" : "!"))
+        }
+        func decode(_ data: Any, callback: ((any Error)?, Any?) -> Void) { callback(nil, String("\(data)".reversed())) }
+    }
+
+    @Test func `a parser that replaces another one writes the messages that wait, without a lock`() async throws {
+        var server = PrimusServerConfiguration()
+        server.customParser = ReverseOfServer()
+        let test = try await PrimusFixture(server)
+        let received = EventRecorder<PrimusValue>()
+        let record = test.memory.server.onMessage { message in if let value = try? message.value { received.record(value) } }
+        test.primus.write("abc")
+        Asking.clients.record(test.primus)
+        test.options.parserClass = Asking.self
+        test.primus.open()
+        try await eventually { received.all == ["abc"] }
+        test.primus.end()
+        record.cancel()
+    }
+
+    @Test func `the events of an end aren't lost when the client is opened again with other plugins`() async throws {
+        let test = try await PrimusFixture()
+        try await test.open()
+        test.primus.end()
+        test.options.plugins = ["multiplex": "multiplex"]
+        test.primus.open()
+        try await test.awaits("open")
+        let all = test.trace.all
+        #expect(all.filter { $0 == "close" } == ["close"] && all.filter { $0 == "end" } == ["end"], "\(all)")
+    }
+
     @Test func `changed parsers apply when the client is opened again`() async throws {
         let test = try await PrimusFixture()
         try await test.open()
