@@ -304,9 +304,10 @@ import Testing
 
     @Test func `a large value of MessagePack isn't shown, because showing it would need too much memory`() {
         let large = WebSocketMessage.binary([UInt8](repeating: 0xC0, count: 3 << 20))
-        let failure = #expect(throws: ToolFailure.self) { try PrimusShown.value(large, .messagePack) }
-        #expect(failure?.message.contains("the limit is 2097152 bytes") == true)
-        #expect(throws: ToolFailure.self) { try PrimusShown.value(.binary([0xC1]), .messagePack) }
+        let failure = #expect(throws: PrimusShown.Problem.self) { try PrimusShown.value(large, .messagePack) }
+        #expect(failure?.message.contains("the limit is 2097152 bytes") == true && failure?.isInvalid == false)
+        let invalid = #expect(throws: PrimusShown.Problem.self) { try PrimusShown.value(.binary([0xC1]), .messagePack) }
+        #expect(invalid?.isInvalid == true)
     }
 
     @Test(
@@ -326,9 +327,11 @@ import Testing
         #expect(self.text(.event(event, .json)) == text)
     }
 
-    @Test func `messages of Primus itself and invalid ones aren't lines of a server`() {
+    @Test func `messages of Primus itself aren't lines of a server, and invalid ones are errors that name the parser`() {
         #expect(Line.event(.received(id: "a", .text(#""primus::pong::1""#)), .json) == nil)
-        #expect(Line.event(.received(id: "a", .text("{")), .json) == nil)
+        let line = self.text(.event(.received(id: "a", .text("{")), .json))
+        #expect(line.hasPrefix("a: error: A message can't be shown: "), "\(line)")
+        #expect(line.hasSuffix("Check the parser of the client: that of the server is json."), "\(line)")
     }
 
     @Test func `a server names the commands to try, with its address, plugins and token`() throws {

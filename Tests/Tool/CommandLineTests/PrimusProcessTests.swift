@@ -332,6 +332,34 @@ struct PrimusProcessTests {
         await server.server.stop()
     }
 
+    @Test func `a first message that the parser can't read is a failure, also without a specification`() async throws {
+        let server = try await Server()
+        server.server.faults.specStatus = 404
+        let greeting = server.server.onConnection { spark in _ = try? spark.write("hello") }
+        for arguments in [["--count", "1"], []] {
+            let result = try await server.primus("listen", arguments + ["--transformer", "websockets", "--parser", "msgpack"])
+            #expect(result.status == 1 && result.errors.contains("Check --parser."), "\(result.errors)")
+        }
+        greeting.cancel()
+        await server.server.stop()
+    }
+
+    @Test func `a message is written, whatever the server sends before`() async throws {
+        let server = try await Server()
+        let written = EventRecorder<PrimusValue>()
+        let registrations = [
+            server.server.onConnection(on: CallbackExecutor { $0() }) { spark in _ = try? spark.write("hello") },
+            server.server.onMessage { message in if let value = try? message.value { written.record(value) } },
+        ]
+        for number in 0..<scaled(10) {
+            let result = try await server.primus("write", ["\(number)", "--count", "1"])
+            #expect(result.status == 0 && result.output.first == #"{"type":"data","data":"hello"}"#, "\(result)")
+            try await eventually { written.all.last == .int(Int64(number)) }
+        }
+        for registration in registrations { registration.cancel() }
+        await server.server.stop()
+    }
+
     @Test(arguments: Self.commands.dropLast())
     func `a parser of the server's own is a failure that says so`(_ command: String, _ arguments: [String]) async throws {
         let server = try await Server { $0.customParser = OwnParser() }

@@ -104,8 +104,12 @@ struct PrimusDemo: Sendable {
         for await event in events {
             if case .update(let update) = event {
                 if let line = lines.line(update) { self.console.print(line) }
-            } else if let line = try Line.received(event) {
-                self.console.print(line)
+            } else {
+                do throws(PrimusShown.Problem) {
+                    if let line = try Line.received(event) { self.console.print(line) }
+                } catch {
+                    throw ToolFailure(error.message)
+                }
             }
             if isLast(event) { return }
             if event.isEnd { break }

@@ -67,8 +67,8 @@ extension Line {
 
     /// Returns the line of a message, or of an event or a request of a plugin; `nil` for anything else.
     ///
-    /// - Throws: `ToolFailure` when its value isn't valid, or is too large to be shown.
-    static func received(_ event: PrimusEvent) throws(ToolFailure) -> Line? {
+    /// - Throws: A problem when its value isn't valid, or is too large to be shown.
+    static func received(_ event: PrimusEvent) throws(PrimusShown.Problem) -> Line? {
         switch event {
         case .message(let message): .data(try PrimusShown.value(message.raw, message.coding))
         case .plugin(.event(let name, let arguments, _, _)): .primusEvent(name, try PrimusShown.values(arguments))
@@ -148,7 +148,14 @@ extension Line {
                     "reason": .string(reason.textOfServer),
                 ])
         case .received(let id, let packet):
-            guard let value = try? PrimusShown.value(packet, coding), !PrimusShown.isOfProtocol(value) else { return nil }
+            let value: JSONValue
+            do throws(PrimusShown.Problem) {
+                value = try PrimusShown.value(packet, coding)
+            } catch {
+                let advice = error.isInvalid ? " Check the parser of the client: that of the server is \(coding.kind)." : ""
+                return Self.event(.error(id: id, message: error.message + advice), coding)
+            }
+            if PrimusShown.isOfProtocol(value) { return nil }
             return Line(
                 [Span("\(id) sent \(value)", .faint)], ["type": "received", "spark_id": .string(id), "data": .json(value)])
         case .error(let id, let message):
@@ -161,35 +168,43 @@ extension Line {
 
 /// The values of messages as JSON.
 enum PrimusShown {
+    /// The reason why a value can't be shown.
+    struct Problem: Error {
+        let message: String
+        /// Whether the value isn't valid, perhaps because it was written by another parser.
+        let isInvalid: Bool
+    }
+
     /// The maximum size of a value of MessagePack or BinaryPack, in bytes. It takes about 75 times as much memory while it is shown as JSON,
     /// because a value can have one byte.
     private static let binaryLimit = 2 << 20
 
-    /// - Throws: `ToolFailure` when the value isn't valid, or is too large to be shown.
-    static func value(_ packet: WebSocketMessage, _ coding: PrimusCoding) throws(ToolFailure) -> JSONValue {
+    /// - Throws: A problem when the value isn't valid, or is too large to be shown.
+    static func value(_ packet: WebSocketMessage, _ coding: PrimusCoding) throws(Problem) -> JSONValue {
         if packet.kind == .binary, coding.kind != .json, packet.bytes.count > Self.binaryLimit {
-            throw ToolFailure("A message of \(packet.bytes.count) bytes isn't shown: the limit is \(Self.binaryLimit) bytes.")
+            throw Problem(
+                message: "A message of \(packet.bytes.count) bytes isn't shown: the limit is \(Self.binaryLimit) bytes.", isInvalid: false)
         }
         do {
             return try coding.value(of: packet).shown(for: coding.kind)
         } catch {
-            throw ToolFailure("A message can't be shown: \(PrimusCoding.reason(error)).")
+            throw Problem(message: "A message can't be shown: \(PrimusCoding.reason(error)).", isInvalid: true)
         }
     }
 
-    static func values(_ arguments: PrimusArguments) throws(ToolFailure) -> [JSONValue] {
+    static func values(_ arguments: PrimusArguments) throws(Problem) -> [JSONValue] {
         do {
             return try arguments.values().map { $0.shown(for: arguments.coding.kind) }
         } catch {
-            throw ToolFailure("The arguments of an event can't be shown: \(PrimusCoding.reason(error)).")
+            throw Problem(message: "The arguments of an event can't be shown: \(PrimusCoding.reason(error)).", isInvalid: true)
         }
     }
 
-    static func value(_ payload: PrimusPayload) throws(ToolFailure) -> JSONValue {
+    static func value(_ payload: PrimusPayload) throws(Problem) -> JSONValue {
         do {
             return try payload.value().shown(for: payload.coding.kind)
         } catch {
-            throw ToolFailure("A request can't be shown: \(PrimusCoding.reason(error)).")
+            throw Problem(message: "A request can't be shown: \(PrimusCoding.reason(error)).", isInvalid: true)
         }
     }
 

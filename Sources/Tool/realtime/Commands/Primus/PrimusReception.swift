@@ -3,6 +3,7 @@ import PrimusClient
 import PrimusWire
 import RealtimeCore
 import RealtimeCoding
+import RealtimeSystem
 
 /// The common part of the commands that print the messages, events and requests of a server.
 struct PrimusReception: Sendable {
@@ -29,6 +30,8 @@ struct PrimusReception: Sendable {
     /// The numbers of received messages when printing ends.
     private struct Progress: Sendable {
         var messages = 0
+        /// Whether a message was valid.
+        var hasShown = false
         var hasOpened = false
         /// The last error since the client was open.
         var lastError: String?
@@ -69,9 +72,11 @@ struct PrimusReception: Sendable {
         _ client: PrimusConnection, _ events: EventSequence<PrimusEvent>, writing value: JSONValue?, _ limit: TimeLimit,
         _ printer: LinePrinter
     ) async -> Progress {
-        async let start = self.start(client, writing: value, limit)
-        var progress = await self.print(events, printsStates: value == nil, printer)
-        if self.isComplete(progress) { return progress }
+        // Messages before the value is written aren't answers, and are only printed.
+        let begins = Lock(value == nil)
+        async let start = self.start(client, writing: value, limit) { begins.withLock { $0 = true } }
+        var progress = await self.print(events, printsStates: value == nil, printer) { begins.withLock { $0 } }
+        if progress.failure != nil, !progress.hasEnded { return progress }
         if let failure = await start, !Task.isCancelled { progress.failure = failure }
         return progress
     }
@@ -79,10 +84,13 @@ struct PrimusReception: Sendable {
     private func isComplete(_ progress: Progress) -> Bool { self.count.map { progress.messages >= $0 } ?? false }
 
     /// Connects and writes. If that fails, ends the client.
-    private func start(_ client: PrimusConnection, writing value: JSONValue?, _ limit: TimeLimit) async -> ToolFailure? {
+    private func start(
+        _ client: PrimusConnection, writing value: JSONValue?, _ limit: TimeLimit, begin: () -> Void
+    ) async -> ToolFailure? {
         do throws(ToolFailure) {
             // With `--count`, the limit applies to the whole command.
             try await self.connection.open(client, self.count == nil ? limit : TimeLimit(nil))
+            begin()
             if let value { try await self.write(value, client, limit) }
             return nil
         } catch {
@@ -99,7 +107,9 @@ struct PrimusReception: Sendable {
         }
     }
 
-    private func print(_ events: EventSequence<PrimusEvent>, printsStates: Bool, _ printer: LinePrinter) async -> Progress {
+    private func print(
+        _ events: EventSequence<PrimusEvent>, printsStates: Bool, _ printer: LinePrinter, counts: () -> Bool
+    ) async -> Progress {
         var (progress, lines) = (Progress(), PrimusStateLines())
         for await event in events {
             if case .update(let update) = event, printsStates, let line = lines.line(update) { await printer.print(line) }
@@ -119,12 +129,19 @@ struct PrimusReception: Sendable {
                 progress.lastError = message
             case .update(.connectingIn(let delay)): await printer.printNote(.init("retrying in \(delay.inSeconds)", .faint))
             case .message, .plugin:
-                do throws(ToolFailure) {
+                do throws(PrimusShown.Problem) {
                     if let line = try Line.received(event) { await printer.print(line) }
+                    progress.hasShown = true
                 } catch {
+                    // If not even the first message is valid, the others aren't.
+                    if error.isInvalid, !progress.hasShown {
+                        progress.failure = ToolFailure("\(error.message) The server may have another parser. Check --parser.")
+                        return progress
+                    }
                     await printer.print(.error(error.message))
+                    if error.isInvalid { continue }
                 }
-                progress.messages += 1
+                if counts() { progress.messages += 1 }
                 if self.isComplete(progress) { return progress }
             case .update, .untransformed, .outgoing, .trace, .mark, .frame: continue
             }
