@@ -57,10 +57,8 @@ open class Primus: NSObject, @unchecked Sendable {
         var base: PrimusConfiguration
         /// The revision of the options with which it was created.
         var revision: UInt64
-        /// Why it can't be opened: an invalid class, or an invalid request.
-        var problem: PrimusError? { self.classProblem ?? self.requestProblem }
-        let classProblem: PrimusError?
-        var requestProblem: PrimusError?
+        /// Why it can't be opened: a class that is none of a parser or a transformer.
+        let problem: PrimusError?
         var observations: [PrimusQueue: PrimusObservation] = [:]
     }
 
@@ -91,9 +89,10 @@ open class Primus: NSObject, @unchecked Sendable {
         /// The actions at places among the events, by the number of the place.
         var marks: [UInt64: Mark] = [:]
         var lastMark: UInt64 = 0
-        /// How often the client was opened, and ended by the app.
+        /// How often the client was opened.
         var openings = 0
-        var ends = 0
+        /// Whether the app has opened the client, and not ended it since.
+        var isWanted = false
 
         mutating func nextMark() -> UInt64 {
             self.lastMark += 1
@@ -246,24 +245,28 @@ open class Primus: NSObject, @unchecked Sendable {
     public func open() { self.open(onlyIfAwaited: false) }
 
     private func open(onlyIfAwaited: Bool) {
-        let ends = self.state.withLock { state -> Int? in
-            if state.isDestroyed || onlyIfAwaited && !state.isOpeningSoon { return nil }
-            (state.isOpeningSoon, state.isFresh, state.keeper) = (false, false, self)
+        let mayOpen = self.state.withLock { state in
+            if state.isDestroyed || onlyIfAwaited && !state.isOpeningSoon { return false }
+            (state.isOpeningSoon, state.isFresh, state.isWanted, state.keeper) = (false, false, true, self)
             state.openings += 1
-            return state.ends
+            return true
         }
-        guard let ends else { return }
+        guard mayOpen else { return }
         self.replaceEngine()
         let engine = self.engine()
-        if let problem = engine.problem { return self.fail(problem) }
         do throws(PrimusError) {
+            if case .closed = engine.connection.state {
+                if let problem = engine.problem { throw problem }
+                var configuration = engine.base
+                try self.setRequest(&configuration)
+            }
             try engine.connection.update { self.configure(&$0, engine) }
         } catch {
             return self.fail(error)
         }
         engine.connection.open()
         // Another thread may have ended the client meanwhile, when there was nothing to end yet.
-        if self.state.withLock({ $0.ends != ends }) { engine.connection.end() }
+        if !self.state.withLock({ $0.isWanted }) { engine.connection.end() }
     }
 
     /// Opens a new client soon, or no longer, as the options say.
@@ -288,8 +291,7 @@ open class Primus: NSObject, @unchecked Sendable {
     /// Disconnects. The client doesn't reconnect.
     public func end() {
         let (connection, wasAwaited) = self.state.withLock { state in
-            defer { (state.isOpeningSoon, state.isFresh) = (false, false) }
-            state.ends += 1
+            defer { (state.isOpeningSoon, state.isFresh, state.isWanted) = (false, false, false) }
             return (state.engine?.connection, state.isOpeningSoon)
         }
         guard wasAwaited else {
@@ -444,7 +446,9 @@ open class Primus: NSObject, @unchecked Sendable {
         let new = self.makeEngine()
         engine.connection.moveMessages(to: new.connection)
         // The listeners get the last events of the old one, which their queues have already.
-        for queue in engine.observations.keys { queue.queue.async { withExtendedLifetime(engine) {} } }
+        for queue in engine.observations.keys where queue != .main || self.mainQueueUse.hasBegun {
+            queue.queue.async { withExtendedLifetime(engine) {} }
+        }
         // The places among the events of the old one aren't reached any more. Their closures are released after the lock.
         let old = self.state.withLock { state in
             defer {
@@ -471,7 +475,7 @@ open class Primus: NSObject, @unchecked Sendable {
 
     private func makeEngine() -> Engine {
         let values = self.options.current
-        var (classProblem, requestProblem): (PrimusError?, PrimusError?)
+        var problem: PrimusError?
         let plugins = self.makePlugins(values)
         var configuration = PrimusConfiguration(
             Endpoint(scheme: "http", host: "", port: 80), transports: values.transports ?? .standard)
@@ -481,13 +485,10 @@ open class Primus: NSObject, @unchecked Sendable {
             configuration.customParser = try Self.parser(values.parserClass)
             configuration.customTransformer = try Self.transformer(values.transformerClass)
         } catch {
-            classProblem = error
+            problem = error
         }
-        do throws(PrimusError) {
-            try self.setRequest(&configuration)
-        } catch {
-            requestProblem = error
-        }
+        // An invalid request is an error when the client is opened.
+        try? self.setRequest(&configuration)
         let (transforms, queues) = self.state.withLock { state in
             state.informed = []
             return (state.transforms, state.listeners.queues)
@@ -499,8 +500,7 @@ open class Primus: NSObject, @unchecked Sendable {
         self.options.apply(to: &configuration)
         let connection = PrimusConnection(configuration)
         link.connection = connection
-        var engine = Engine(
-            connection: connection, base: base, revision: values.revision, classProblem: classProblem, requestProblem: requestProblem)
+        var engine = Engine(connection: connection, base: base, revision: values.revision, problem: problem)
         for queue in queues.union([.main]) { engine.observations[queue] = self.observation(of: connection, on: queue) }
         return engine
     }
@@ -514,8 +514,9 @@ open class Primus: NSObject, @unchecked Sendable {
             case .trace(.end), .mark, .update(.dialect): true
             default: isUsed()
             }
-        } _: { [weak self] event in
-            self?.deliver(event, on: queue)
+        } _: { [weak self, weak connection] event in
+            guard let self, let connection else { return }
+            self.deliver(event, of: connection, on: queue)
         }
     }
 
@@ -601,18 +602,9 @@ open class Primus: NSObject, @unchecked Sendable {
 
     private func applySettings() {
         guard let engine = self.state.withLock({ $0.engine }) else { return }
-        func setRequestProblem(_ error: PrimusError?) {
-            self.state.withLock { if $0.engine?.connection === engine.connection { $0.engine?.requestProblem = error } }
-        }
-        var configuration = engine.base
         do throws(PrimusError) {
+            var configuration = engine.base
             try self.setRequest(&configuration)
-        } catch {
-            setRequestProblem(error)
-            return self.post("error", [.error(error)])
-        }
-        setRequestProblem(nil)
-        do throws(PrimusError) {
             try engine.connection.update { self.configure(&$0, engine) }
         } catch {
             self.post("error", [.error(error)])
@@ -757,7 +749,9 @@ open class Primus: NSObject, @unchecked Sendable {
 
     // MARK: Events
 
-    private func deliver(_ event: PrimusEvent, on queue: PrimusQueue) {
+    private func deliver(_ event: PrimusEvent, of connection: PrimusConnection, on queue: PrimusQueue) {
+        // The last events of a connection may come when another one has taken its place.
+        var isCurrent: Bool { self.connection === connection }
         switch event {
         case .message(let message):
             guard !self.state.withLock({ $0.listeners.of("data", on: queue).isEmpty }) else { return }
@@ -767,19 +761,19 @@ open class Primus: NSObject, @unchecked Sendable {
                 self.call("error", [.error(error)], on: queue)
             }
         case .update(.dialect(let dialect)):
-            guard self.state.withLock({ $0.informed.insert(queue).inserted }) else { return }
+            guard isCurrent, self.state.withLock({ $0.informed.insert(queue).inserted }) else { return }
             self.call("initialised", [.object("\(dialect.transformer)"), .object("\(dialect.parser)")], on: queue)
         case .trace(let trace):
             for (name, arguments) in PrimusEventTable.events(of: trace, self.options.reconnect) { self.call(name, arguments, on: queue) }
-            if case .end = trace, queue == .main { self.releaseAfterEvents() }
-        case .plugin(let event): self.deliver(event, on: queue)
+            if case .end = trace, queue == .main, isCurrent { self.releaseAfterEvents() }
+        case .plugin(let event): self.deliver(event, of: connection, on: queue)
         case .mark(let number): self.reached(mark: number, on: queue)
         case .update, .untransformed, .outgoing, .frame: break
         }
     }
 
-    private func deliver(_ event: PrimusPluginEvent, on queue: PrimusQueue) {
-        guard let event = self.connection?.emitterEvent(event) else { return }
+    private func deliver(_ event: PrimusPluginEvent, of connection: PrimusConnection, on queue: PrimusQueue) {
+        guard let event = connection.emitterEvent(event) else { return }
         do throws(PrimusError) {
             var arguments = try event.values.map { PrimusArgument.value($0) }
             if event.expectsAcknowledgement { arguments.append(.object(PrimusAcknowledgement(event))) }

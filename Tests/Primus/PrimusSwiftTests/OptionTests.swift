@@ -294,6 +294,13 @@ import FoundationNetworking
         test.primus.request = valid
         test.primus.open()
         try await test.awaits("open")
+        // An open client isn't affected by another call.
+        _ = test.trace.take()
+        test.primus.request = URLRequest(url: try #require(URL(string: "ftp://localhost")))
+        test.primus.open()
+        test.primus.end()
+        try await test.awaits("end")
+        #expect(test.trace.all.filter { $0 == "error" || $0 == "end" } == ["error", "end"], "\(test.trace.all)")
     }
 
     /// A parser that asks its client for its state.

@@ -193,13 +193,8 @@ public final class PrimusConnection: Sendable {
                 errors.append(error)
             }
         }
-        for value in values {
-            do throws(PrimusError) {
-                transforming.append((value, try PrimusContent.value(value).translated(to: coding)))
-            } catch {
-                errors.append(error)
-            }
-        }
+        // A transform may make another value of one that can't be encoded.
+        for value in values { transforming.append((value, (try? PrimusContent.value(value).translated(to: coding)) ?? .value(value))) }
         other.driver.step { session, now, effects in
             for error in errors { session.report(error, &effects) }
             for entry in entries { session.takeOver(entry, now: now, &effects) }

@@ -17,7 +17,7 @@ public struct PrimusServerConfiguration: Sendable {
     /// The path at which clients connect. The default is `/primus`. As in Primus, longer paths that begin with it are the server's, too, and a
     /// slash at the beginning is added if there is none.
     public var pathname = "/primus" {
-        didSet { if !self.pathname.hasPrefix("/") { self.pathname = "/" + self.pathname } }
+        didSet { if !self.pathname.isEmpty, !self.pathname.hasPrefix("/") { self.pathname = "/" + self.pathname } }
     }
     /// The transformer: one of `websockets`, `faye` and `uws`, which are the same on the wire and have WebSockets only, and `sockjs` and
     /// `engineIO`, whose clients may use requests over HTTP as well.

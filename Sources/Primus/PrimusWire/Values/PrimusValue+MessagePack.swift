@@ -34,7 +34,7 @@ extension PrimusValue {
     }
 
     /// The number of extension values in each other, which limits the stack: the depth of MessagePack begins anew in each.
-    private static let extensionDepth = 8
+    private static let extensionDepth = 32
 
     /// Creates a value from MessagePack in one of the dialects.
     ///

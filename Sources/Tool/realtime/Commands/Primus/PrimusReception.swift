@@ -77,7 +77,8 @@ struct PrimusReception: Sendable {
         async let start = self.start(client, writing: value, limit) { begins.withLock { $0 = true } }
         var progress = await self.print(events, printsStates: value == nil, printer) { begins.withLock { $0 } }
         if progress.failure != nil, !progress.hasEnded { return progress }
-        if let failure = await start, !Task.isCancelled { progress.failure = failure }
+        // A value that wasn't written in time is a failure also after enough messages.
+        if let failure = await start, !Task.isCancelled || self.isComplete(progress) { progress.failure = failure }
         return progress
     }
 
@@ -139,7 +140,6 @@ struct PrimusReception: Sendable {
                         return progress
                     }
                     await printer.print(.error(error.message))
-                    if error.isInvalid { continue }
                 }
                 if counts() { progress.messages += 1 }
                 if self.isComplete(progress) { return progress }
