@@ -145,7 +145,7 @@ struct ASPNETLifecycleTests {
         let count = asked.all.count
         limit.record(count + 1)
         let updates = hub.updates()
-        try await server.control("revoke?token=token-anna")
+        try await server.revoke("token-anna")
         let cuts = try await server.cut()
         _ = await updates.first { if case .reconnected = $0 { true } else { false } }
         // Once for the attempt, and once after the status 401. A second cut may end the attempt.
@@ -156,7 +156,7 @@ struct ASPNETLifecycleTests {
 
     @Test func `a token that remains revoked fails the start`() async throws {
         let server = try await ASPNETServer()
-        try await server.control("revoke?token=token-anna")
+        try await server.revoke("token-anna")
         let asked = EventRecorder<Int>()
         for skips in [true, false] {
             let error = await hubError {

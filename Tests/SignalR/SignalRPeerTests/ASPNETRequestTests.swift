@@ -143,7 +143,7 @@ struct ASPNETRequestTests {
         }
         let id = hub.connectionID
         #expect(try await hub.invoke("WhoAmI", as: String.self) == user)
-        try await server.control("revoke?token=\(first)")
+        try await server.revoke(first)
         // A poll notices it by itself. An event stream continues, and the next POST notices it.
         if pair.transport == .longPolling { try await eventually { asked.all.count == 2 } }
         #expect(try await hub.invoke("WhoAmI", as: String.self) == user)
@@ -164,11 +164,11 @@ struct ASPNETRequestTests {
                 return token
             }
         }
-        let call = Task { await hubError { try await hub.invoke("Slow", 3_600_000) } }
+        async let end = hubError { try await hub.invoke("Slow", 3_600_000) }
         try await eventually { hub.counters.messagesSent > 1 }
-        try await server.control("revoke?token=\(token)")
+        try await server.revoke(token)
         if pair.transport == .serverSentEvents { await hubError { try await hub.send("InvokeWithoutReturn", "x") } }
-        let error = await call.value
+        let error = await end
         #expect(error?.code == .unauthorized && error?.status == 401)
         #expect(error?.message.contains(token) == false)
         try await eventually { if case .stopped(let reason) = hub.state { reason?.code == .unauthorized } else { false } }
@@ -185,7 +185,7 @@ struct ASPNETRequestTests {
             $0.retry = .backoff(Backoff(base: .milliseconds(20), cap: .milliseconds(20)))
         }
         let (updates, id) = (hub.updates(), hub.connectionID)
-        try await server.control("revoke?token=\(first)")
+        try await server.revoke(first)
         if pair.transport == .serverSentEvents { await hubError { try await hub.send("InvokeWithoutReturn", "x") } }
         let loss = await updates.first { if case .reconnecting = $0 { true } else { false } }
         guard case .reconnecting(let error)? = loss else { return #expect(Bool(false), "the connection should be lost") }
