@@ -176,6 +176,13 @@ import Testing
         #expect(session.advance(by: .seconds(100)).isEmpty)
     }
 
+    @Test func `the end of the user while the application decides about the next attempt`() {
+        var session = SessionHarness { $0.retry = .custom { _ in nil } }
+        session.establish()
+        #expect(session.close(drop) == ["[incoming::end]", "readyStateChange end", "close", "1 ask 0"])
+        #expect(session.stop() == ["end", "cancel 1", "finish"])
+    }
+
     @Test func `a bad frame doesn't end the connection or affect its neighbors`() {
         var session = SessionHarness { $0.transformer = .engineIO }
         session.open()

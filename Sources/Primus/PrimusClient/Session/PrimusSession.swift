@@ -584,7 +584,8 @@ package struct PrimusSession: ConfigurableSession {
     ) {
         let failure = ending.failure
         effects.log(ending.kind == .requested ? .debug : .info, "connection lost: \(failure)")
-        let wasScheduled = self.retry != nil && self.traceState == .end
+        // Also while the application decides about the next attempt.
+        let wasScheduled = self.traceState == .end
         if ending.reason == .heartbeatTimeout {
             self.isOffline = true
             self.publish(.offline, &effects)
