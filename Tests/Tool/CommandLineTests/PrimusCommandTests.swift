@@ -127,6 +127,10 @@ import Testing
             (
                 ["primus", "spec", "http://a:b@host", "--token", "t"], "Specify either a user name in the URL or a token, not both"
             ),
+            (
+                ["primus", "listen", "http://host", "--token-parameter", "t"],
+                "'--token-parameter' needs a token. Specify '--token' or '--token-file', or set REALTIME_PRIMUS_TOKEN"
+            ),
             (["primus", "listen"], "Missing argument 'URL'"), (["primus", "write", "http://host"], "Missing argument 'JSON'"),
         ] as [([String], String)])
     func `invalid arguments are usage errors`(_ arguments: [String], _ message: String) {
