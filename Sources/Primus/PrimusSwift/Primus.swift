@@ -86,6 +86,8 @@ open class Primus: NSObject, @unchecked Sendable {
         /// The revision of the lifecycle that the client observes.
         var lifecycleRevision: UInt64?
         var endOfTime: PrimusLifecycle.End?
+        /// Ends the observation of the options.
+        var endOfChanges: (@Sendable () -> Void)?
         /// The actions at places among the events, by the number of the place.
         var marks: [UInt64: Mark] = [:]
         var lastMark: UInt64 = 0
@@ -153,21 +155,21 @@ open class Primus: NSObject, @unchecked Sendable {
         self.options = options
         self.state = Lock(State(request: urlRequest))
         super.init()
-        options.changes.observe { [weak self] in
+        let end = options.changes.observe { [weak self] in
             guard let self else { return false }
             self.followLifecycle()
             self.followManual()
             self.applySettings()
             return true
         }
+        self.state.withLock { $0.endOfChanges = end }
         self.followLifecycle()
         self.followManual()
     }
 
     deinit {
-        let (lifecycle, time) = self.state.withLock { ($0.endOfLifecycle, $0.endOfTime) }
-        lifecycle?()
-        time?()
+        let ends = self.state.withLock { [$0.endOfLifecycle, $0.endOfTime, $0.endOfChanges] }
+        for end in ends { end?() }
     }
 
     /// The URL of the server, and the header fields of all requests. A change applies to the next attempt to connect.

@@ -12,16 +12,29 @@ final class PrimusChanges: Sendable {
     /// Adds an observer.
     ///
     /// - Parameter observer: Called after each change, on the thread that makes it, without a lock, until it returns `false`.
-    func observe(_ observer: @escaping @Sendable () -> Bool) {
-        self.state.withLock {
-            $0.last += 1
-            $0.observers[$0.last] = observer
+    /// - Returns: A closure that removes the observer.
+    @discardableResult
+    func observe(_ observer: @escaping @Sendable () -> Bool) -> @Sendable () -> Void {
+        let id = self.state.withLock { state in
+            state.last += 1
+            state.observers[state.last] = observer
+            return state.last
         }
+        return { self.remove(id) }
     }
+
+    private func remove(_ id: UInt64) {
+        // Released after the lock.
+        let observer = self.state.withLock { $0.observers.removeValue(forKey: id) }
+        withExtendedLifetime(observer) {}
+    }
+
+    /// The number of observers.
+    var observerCount: Int { self.state.withLock { $0.observers.count } }
 
     func notify() {
         for (id, observer) in self.state.withLock({ $0.observers }).sorted(by: { $0.key < $1.key }) where !observer() {
-            self.state.withLock { $0.observers[id] = nil }
+            self.remove(id)
         }
     }
 }

@@ -31,6 +31,16 @@ import FoundationNetworking
         }
     }
 
+    @Test func `options that clients share keep nothing of a client that was released`() {
+        let options = PrimusConnectOptions()
+        options.manual = true
+        do {
+            let primus = Primus(url: URL(string: "http://localhost:9090/primus")!, options: options)
+            #expect(options.changes.observerCount == 1 && primus.options === options)
+        }
+        #expect(options.changes.observerCount == 0)
+    }
+
     @Test(arguments: [false, true]) func `each option has an effect, also when it is set later`(isLater: Bool) throws {
         let options = PrimusConnectOptions()
         options.manual = true
