@@ -62,7 +62,8 @@ struct PrimusClientOptions: Sendable {
         self.plugins = if let plugins { plugins } else { try PrimusPluginSet(arguments) }
         self.tokenParameter = arguments.string("token-parameter")
         if self.tokenParameter != nil, client.token == nil {
-            throw arguments.usageError("'--token-parameter' needs a token. Specify '--token' or '--token-file', or set \(Secret.primusVariable)")
+            throw arguments.usageError(
+                "'--token-parameter' needs a token. Specify '--token' or '--token-file', or set \(Secret.primusVariable)")
         }
         try arguments.check(self.transformer, self.parser)
     }
