@@ -1,5 +1,6 @@
 public import Foundation
 public import PrimusClient
+import RealtimeSystem
 
 /// The transformer of Primus-Objc for servers with the transformer `websockets`.
 ///
@@ -86,30 +87,35 @@ public struct PrimusAcknowledgement: Sendable {
 }
 
 /// The URL of an attempt to connect, as the listeners of `outgoing::url` receive it. What they change applies to this attempt.
-///
-/// `@unchecked Sendable`: the listeners are called one after another, and the client reads the properties after them.
-public final class PrimusURLOptions: NSObject, @unchecked Sendable {
+public final class PrimusURLOptions: NSObject, Sendable {
     /// The host.
     public let host: String
     /// The port.
     public let port: Int
     /// Whether TLS is used.
     public let secure: Bool
+    private let target: Lock<(pathname: String, query: String)>
     /// The path.
-    public var pathname: String
+    public var pathname: String {
+        get { self.target.withLock { $0.pathname } }
+        set { self.target.withLock { $0.pathname = newValue } }
+    }
     /// The query without a question mark; empty if there is none.
-    public var query: String
+    public var query: String {
+        get { self.target.withLock { $0.query } }
+        set { self.target.withLock { $0.query = newValue } }
+    }
 
     init(_ endpoint: Endpoint) {
         (self.host, self.port, self.secure) = (endpoint.host, endpoint.port, endpoint.isSecure)
         let parts = endpoint.target.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
-        (self.pathname, self.query) = (String(parts.first ?? "/"), parts.count > 1 ? String(parts[1]) : "")
+        self.target = Lock((String(parts.first ?? "/"), parts.count > 1 ? String(parts[1]) : ""))
     }
 
     func endpoint(_ endpoint: Endpoint) -> Endpoint {
-        Endpoint(
-            scheme: endpoint.scheme, host: endpoint.host, port: endpoint.port,
-            target: self.query.isEmpty ? self.pathname : "\(self.pathname)?\(self.query)")
+        let (pathname, query) = self.target.withLock { $0 }
+        return Endpoint(
+            scheme: endpoint.scheme, host: endpoint.host, port: endpoint.port, target: query.isEmpty ? pathname : "\(pathname)?\(query)")
     }
 }
 
