@@ -113,7 +113,11 @@ struct LoadPrimus: Sendable {
     }
 
     /// A message of a burst, as it is sent.
-    var price: WebSocketMessage? { Self.price(self.coding).flatMap { self.framing.messages([$0]).first } }
+    var price: WebSocketMessage? { Self.prices[self.coding.kind].flatMap { self.framing.messages([$0]).first } }
+
+    /// The messages of bursts, by the kinds of the encodings. Only the time of the client is measured, but an idle client needs more of it.
+    private static let prices = Dictionary(
+        uniqueKeysWithValues: Self.codings.compactMap { coding in Self.price(coding).map { (coding.kind, $0) } })
 
     /// Handles a message as a WebSocket carries it.
     ///

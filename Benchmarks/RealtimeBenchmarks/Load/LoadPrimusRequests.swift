@@ -31,7 +31,7 @@ final class LoadPrimusRequests: Sendable {
             if self.messages.isEmpty, self.isMoving { self.messages = [EngineIOPacket(.noop).webSocketMessage(.v4)] }
             guard !self.messages.isEmpty else { return nil }
             defer { self.messages = [] }
-            return EngineIOPayload.encode(self.messages[...], .v4).body
+            return EngineIOPayload.encode(self.messages[...], .separated).body
         }
     }
 
@@ -80,7 +80,7 @@ final class LoadPrimusRequests: Sendable {
             state.lastNumber += 1
             let handshake = LoadPrimus.handshake(sid: "\(state.lastNumber)")
             state.sessions[handshake.sid] = Session(primus: primus, isStream: false)
-            return LoadHTTP.response(EngineIOPayload.encode([handshake.packet.webSocketMessage(.v4)], .v4).body)
+            return LoadHTTP.response(EngineIOPayload.encode([handshake.packet.webSocketMessage(.v4)], .separated).body)
         }
         guard var session = state.sessions.removeValue(forKey: id) else { return LoadPrimus.unknownSession }
         session.requests += 1
@@ -88,7 +88,7 @@ final class LoadPrimusRequests: Sendable {
         if request.method == "GET" {
             if let body = session.takeBody() { answer = LoadHTTP.response(body) } else { session.place = place }
         } else {
-            var reader = EngineIOPayloadReader(.v4, limit: 1 << 20)
+            var reader = EngineIOPayloadReader(.separated, limit: 1 << 20)
             var batch = MessageBatch()
             try? body.withUnsafeBytes { bytes throws(EngineIOError) in
                 try reader.read(bytes, into: &batch)
@@ -96,7 +96,7 @@ final class LoadPrimusRequests: Sendable {
             }
             if batch.messages.contains(EngineIOPacket(.close).webSocketMessage(.v4)) {
                 if let poll = session.place {
-                    let noop = EngineIOPayload.encode([EngineIOPacket(.noop).webSocketMessage(.v4)], .v4).body
+                    let noop = EngineIOPayload.encode([EngineIOPacket(.noop).webSocketMessage(.v4)], .separated).body
                     self.send(.init(end: LoadHTTP.response(noop)), on: poll)
                 }
                 return LoadHTTP.response(Array("ok".utf8))

@@ -126,8 +126,12 @@ private final class ScriptedPolling: ListenerHandler {
     private struct PrimusFailure: Error {}
 
     private static func handshake(_ version: Int) -> String {
-        let packet = #"0{"sid":"abc","upgrades":[],"pingInterval":25000,"pingTimeout":20000}"#
-        return version == 4 ? packet : "\(packet.utf16.count):\(packet)"
+        self.body([#"0{"sid":"abc","upgrades":[],"pingInterval":25000,"pingTimeout":20000}"#], version)
+    }
+
+    /// Packets of engine.io in the body of an answer.
+    private static func body(_ packets: some Sequence<String>, _ version: Int) -> String {
+        version == 4 ? packets.joined(separator: "\u{1E}") : packets.map { "\($0.utf16.count):\($0)" }.joined()
     }
 
     private func engine(_ version: Int, _ answers: String...) async throws -> Fixture {
@@ -172,7 +176,7 @@ private final class ScriptedPolling: ListenerHandler {
         fixture.client.open()
         try await fixture.client.opened(within: .seconds(600))
         let packet = "4\"" + String(repeating: "x", count: 5000) + "\""
-        fixture.server.answer(version == 4 ? packet : "\(packet.count):\(packet)")
+        fixture.server.answer(Self.body([packet], version))
         let error = try await fixture.end()
         #expect(error.code == .connectionLost && error.message.contains("4096 bytes"), "\(error)")
     }
@@ -186,11 +190,7 @@ private final class ScriptedPolling: ListenerHandler {
         let updates = fixture.client.updates(buffer: .dropOldest(100))
         fixture.client.open()
         try await fixture.client.opened(within: .seconds(600))
-        if version == 4 {
-            fixture.server.answer("41\u{1E}\(packet)\u{1E}42", "43")
-        } else {
-            fixture.server.answer("2:41\(packet.count):\(packet)2:42", "2:43")
-        }
+        fixture.server.answer(Self.body(["41", packet, "42"], version), Self.body(["43"], version))
         for number in 1...3 { #expect(try await messages.next()?.value.int == number) }
         let errors = await updates.pending().compactMap { update -> PrimusError? in
             if case .error(let error) = update { error } else { nil }
@@ -202,7 +202,7 @@ private final class ScriptedPolling: ListenerHandler {
 
     @Test(arguments: [3, 4]) func `a body that is cut off anywhere has an effect on no packet before the cut`(version: Int) async throws {
         let packets = ["4\"a\"", "4\"ß😀\"", "4[1]", "4\"b\""]
-        let body = Array((version == 4 ? packets.joined(separator: "\u{1E}") : packets.map { "\($0.utf16.count):\($0)" }.joined()).utf8)
+        let body = Array(Self.body(packets, version).utf8)
         for end in 1..<body.count {
             // A cut within a character is U+FFFD here, which is what a decoder makes of it.
             let fixture = try await self.engine(version)
@@ -214,11 +214,31 @@ private final class ScriptedPolling: ListenerHandler {
             let expected = packets.map { String($0.dropFirst()) }
             // The packet at the cut may be one that is invalid.
             let complete = zip(received, expected).prefix { $0 == $1 }.count
-            let ends = packets.indices.map { index in
-                let whole = packets[...index]
-                return (version == 4 ? whole.joined(separator: "\u{1E}") : whole.map { "\($0.utf16.count):\($0)" }.joined()).utf8.count
-            }
+            let ends = packets.indices.map { Self.body(packets[...$0], version).utf8.count }
             #expect(complete >= ends.count { $0 <= end } && received.count - complete <= 1, "\(end): \(received)")
+            fixture.client.end()
+        }
+    }
+
+    @Test(arguments: [3, 4]) func `packets that are joined in bodies anywhere arrive once and in order`(version: Int) async throws {
+        let packets = ["4\"a\"", "4\"ß😀\"", "4[1]", "42", "4\"b\""]
+        // Each bit tells whether a body ends behind a packet.
+        for ends in 0..<1 << (packets.count - 1) {
+            var bodies: [[String]] = [[]]
+            for (index, packet) in packets.enumerated() {
+                bodies[bodies.count - 1].append(packet)
+                if ends >> index & 1 == 1 { bodies.append([]) }
+            }
+            let fixture = try await self.engine(version)
+            let messages = fixture.client.messages.makeAsyncIterator()
+            fixture.client.open()
+            try await fixture.client.opened(within: .seconds(600))
+            for body in bodies { fixture.server.answer(Self.body(body, version)) }
+            fixture.server.answer(Self.body(["4\"last\""], version))
+            for packet in packets + ["4\"last\""] {
+                let message = await messages.next()
+                #expect(message.map { String(decoding: $0.raw.bytes, as: UTF8.self) } == String(packet.dropFirst()), "\(bodies)")
+            }
             fixture.client.end()
         }
     }

@@ -33,12 +33,17 @@ struct PrimusNginxTests {
         _ kind: ProxiedKind, _ change: (inout Nginx.Options) -> Void, _ body: (_ client: PrimusConnection) async throws -> Void
     ) async throws {
         try await Self.with(kind, nginx: change) { makeClient in
-            let client = try makeClient()
-            client.open()
-            try await client.opened(within: .seconds(600))
+            let client = try await Self.open(makeClient)
             try await body(client)
             client.end()
         }
+    }
+
+    private static func open(_ makeClient: () throws -> PrimusConnection) async throws -> PrimusConnection {
+        let client = try makeClient()
+        client.open()
+        try await client.opened(within: .seconds(600))
+        return client
     }
 
     @Test(arguments: ProxiedKind.all, [false, true])
@@ -51,6 +56,24 @@ struct PrimusNginxTests {
             try await expectEcho(client)
             try await eventually { client.transport == kind.transport }
             try await expectEcho(client)
+        }
+    }
+
+    /// A server that sends nothing but answers, so that nothing else pushes on what nginx holds back.
+    private static func beatRarely(_ configuration: inout PrimusServerConfiguration) {
+        (configuration.pingInterval, configuration.sockJSHeartbeatInterval) = (nil, .seconds(600))
+    }
+
+    /// As with sockjs-node, whose streams don't have the field.
+    @Test func `each message of a stream passes through nginx while it buffers, also without X-Accel-Buffering`() async throws {
+        let kind = ProxiedKind(transformer: .sockjs, connections: [.streaming], transport: .streaming)
+        try await Self.with(kind, Self.beatRarely) {
+            ($0.isBuffering, $0.httpVersion, $0.ignoredHeaders) = (true, "1.1", ["X-Accel-Buffering"])
+        } makeClients: { makeClient in
+            let client = try await Self.open(makeClient)
+            for _ in 0..<20 { try await expectEcho(client, count: 1) }
+            #expect(client.transport == kind.transport && client.counters.reconnects == 0)
+            client.end()
         }
     }
 

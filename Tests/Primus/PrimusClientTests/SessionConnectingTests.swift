@@ -160,6 +160,81 @@ import Testing
         }
     }
 
+    /// The error of a client that has given up.
+    private static func error(of session: SessionHarness) -> PrimusError? {
+        if case .closed(let error) = session.machine.state { error } else { nil }
+    }
+
+    @Test(arguments: ["<html>", "1", "0{}"])
+    func `an answer that isn't one of engine io keeps what the kind of connection before said`(answer: String) {
+        var session = SessionHarness(.updates) { ($0.transformer, $0.strategies) = (.engineIO, []) }
+        session.open()
+        session.refuse(404)
+        session.opened(session.connection, head: HTTPResponseHead(status: 200))
+        session.receive(answer)
+        let error = Self.error(of: session)
+        #expect(error?.message.contains("Before, webSockets: ") == true && error?.message.contains("404") == true, "\(session.machine.state)")
+    }
+
+    @Test(arguments: ["abc", #"{"websocket":true,"base_url":"http://"}"#])
+    func `an answer that isn't one of sockjs keeps what the kind of connection before said`(info: String) {
+        var session = SessionHarness(.updates) { ($0.transformer, $0.strategies) = (.sockjs, []) }
+        session.open()
+        session.refuse(404)
+        session.respond(1, 200, info)
+        let error = Self.error(of: session)
+        #expect(error?.code == .handshakeFailed && error?.message.contains("Before, webSockets: ") == true, "\(session.machine.state)")
+    }
+
+    @Test func `each failure of an attempt is said once, and so is a missing specification`() {
+        var session = self.detecting { ($0.transformer, $0.strategies) = (.sockjs, []) }
+        session.open()
+        session.respond(1, 404)
+        session.refuse(501)
+        session.respond(2, 200, #"{"websocket":true}"#)
+        for status in [502, 503, 505] { session.refuse(status) }
+        let message = Self.error(of: session)?.message ?? ""
+        for text in ["Nor is there", "status 501", "status 502", "status 503", "status 505"] {
+            #expect(message.ranges(of: text).count == 1, "\(text): \(message)")
+        }
+        #expect(message.ranges(of: "Before, ").count == 3, "\(message)")
+    }
+
+    @Test func `credentials that can't be replaced leave the reason why the first were refused`() {
+        var session = SessionHarness(.updates) { ($0.credentials, $0.strategies) = ({ [:] }, []) }
+        session.open()
+        session.finish(1, Self.prepared(["Authorization": "one-token"]))
+        #expect(session.refuse(401, #"{"error":"Expired"}"#) == ["2 prepare"])
+        session.finish(2, .prepared(.failure(PrimusError(.credentialsFailed, "The credentials closure threw an error."))))
+        let error = Self.error(of: session)
+        #expect(error?.code == .credentialsFailed && error?.message.contains("Expired") == true, "\(session.machine.state)")
+    }
+
+    @Test(arguments: EngineIOError.Refusal.allCases)
+    func `a refusal of engine io that is text is typed`(refusal: EngineIOError.Refusal) {
+        var session = SessionHarness(.updates) { ($0.transformer, $0.allowedTransports) = (.engineIO, .webSockets) }
+        session.open()
+        session.refuse(400, refusal.message)
+        if refusal == .unsupportedVersion { session.refuse(400, refusal.message) }
+        let error = Self.error(of: session) ?? session.machine.lossError
+        #expect(error?.serverCode == PrimusCloseCode(.engineIO, refusal.rawValue) && error?.serverMessage == refusal.message)
+        // Another server may answer with the same word.
+        var other = SessionHarness(.updates) { ($0.transformer, $0.allowedTransports) = (.engineIO, .webSockets) }
+        other.open()
+        other.refuse(403, refusal.message)
+        #expect((Self.error(of: other) ?? other.machine.lossError)?.serverCode == nil)
+    }
+
+    @Test(arguments: [(#"{"reason":"Banned"}"#, true), ("42", true), ("null", false)])
+    func `an error of the application that isn't text is shown as JSON`(value: String, isRefusal: Bool) {
+        var session = SessionHarness(.updates)
+        session.establish()
+        let response = HTTPResponse(HTTPResponseHead(status: 403), body: Array(#"{"error":\#(value)}"#.utf8))
+        session.close(.transport(TransportError(.requestRejected, "The server answered with the status 403.", response: response)))
+        let error = Self.error(of: session)
+        #expect(error?.code == (isRefusal ? .unauthorized : nil) && error?.serverMessage == (isRefusal ? value : nil))
+    }
+
     @Test(arguments: [(404, "Check the path of the URL, and the transformer."), (503, "Check the server, and proxies before it.")])
     func `a refusal without a text says what to check`(status: Int, advice: String) {
         var session = SessionHarness { $0.strategies = [] }
@@ -282,8 +357,10 @@ import Testing
     }
 
     /// Source: `countRTO` in `main.js` of sockjs-client, and the factor in section 2.13 of the description.
-    @Test(arguments: [(50, 2_000), (400, 3_200), (2_000, 4_000)])
-    func `a kind of sockjs has a time limit that follows from the time of its information`(roundTrip: Int, limit: Int) {
+    @Test(arguments: [(50, 2_000, 2_000), (400, 3_200, 3_200), (2_000, 4_000, 2_000)])
+    func `a kind of sockjs has a time limit that follows from the time of its information`(
+        roundTrip: Int, limit: Int, limitOfStream: Int
+    ) {
         var session = SessionHarness(.updates) { $0.transformer = .sockjs }
         session.open()
         session.refuse(404)
@@ -292,8 +369,10 @@ import Testing
         #expect(session.advance(by: .milliseconds(limit - 1)).isEmpty)
         let lines = session.advance(by: .milliseconds(1))
         #expect(lines.last?.hasSuffix("/xhr_streaming") == true, "\(lines)")
-        // A stream that doesn't begin in time is followed by polling.
-        #expect(session.advance(by: .seconds(10)).contains { $0.hasSuffix("/xhr") } || limit == 4_000)
+        // A stream that doesn't begin in time is followed by polling. Each has half of what is left of the attempt's ten seconds, at most.
+        #expect(session.advance(by: .milliseconds(limitOfStream - 1)).isEmpty)
+        let rest = session.advance(by: .milliseconds(1))
+        #expect(rest.last?.hasSuffix("/xhr") == true, "\(rest)")
     }
 
     @Test(arguments: [true, false])

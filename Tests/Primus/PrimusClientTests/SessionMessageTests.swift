@@ -84,6 +84,23 @@ import Testing
         #expect(session.counters.messagesIgnored == 1)
     }
 
+    @Test(arguments: [nil, Duration.seconds(3)])
+    func `a server that answers no question for the ID stays connected, because it answers ping frames`(silenceLimit: Duration?) {
+        var session = SessionHarness(.updates) { $0.silenceLimit = silenceLimit }
+        session.establish()
+        var sent: [String] = []
+        for number in 0..<900 {
+            let lines = session.advance(by: (silenceLimit ?? .seconds(45)) / 90)
+            sent += lines.filter { $0.hasPrefix("#1") }
+            #expect(!lines.contains { $0.hasPrefix("state") }, "\(lines)")
+            // The application writes something now and then, which isn't answered.
+            if number % 13 == 0 { session.write("x") }
+            if lines.contains("#1 ping") { session.received(session.connection, [WebSocketMessage(.pong, [])]) }
+        }
+        // Both in turn.
+        #expect(sent.count > 15 && zip(sent, sent.dropFirst()).allSatisfy { $0 != $1 }, "\(sent)")
+    }
+
     @Test func `the ID is asked for once`() {
         var session = self.open(#""pingInterval":30000"#, version: "8.0.9")
         let first = session.step { $0.awaitSparkID(WaiterID(rawValue: 1), now: $1, &$2) }

@@ -46,6 +46,28 @@ import Testing
                 == ["transport webSockets", "#2 5", "#2 3", #"#2 4"primus::pong::1""#, #"#2 4"during""#])
     }
 
+    @Test(arguments: [PrimusQueuePolicy.refuse(0), .dropOldest(1), .dropNewest(1)])
+    func `the limit of the queue doesn't count for what is written during the move`(policy: PrimusQueuePolicy) {
+        var session = Self.moving { $0.queue = policy }
+        session.opened(Self.webSocket)
+        session.receive("3probe", on: Self.webSocket)
+        for number in 0..<3 { #expect(session.write(.int(Int64(number))).isEmpty) }
+        #expect(session.closed(Self.polling, .requested) == ["transport webSockets", "#2 5", "#2 40", "#2 41", "#2 42"])
+    }
+
+    @Test func `the limit of the queue counts for much that is written during the move, or after the end`() {
+        let large = PrimusValue.string(String(repeating: "x", count: 200_000))
+        var session = Self.moving { $0.queue = .refuse(1) }
+        session.opened(Self.webSocket)
+        session.receive("3probe", on: Self.webSocket)
+        #expect(session.write(large, waiter: 1).isEmpty)
+        #expect(session.write(large, waiter: 2) == ["fail 2 queueFull"] && session.write("small").isEmpty)
+        session.step { $0.stop(now: $1, &$2) }
+        #expect(session.write("a").isEmpty && session.machine.queuedCount == 3)
+        session.write("b")
+        #expect(session.machine.queuedCount == 3)
+    }
+
     @Test(arguments: ["end", "answer", "limit"])
     func `a WebSocket that fails before the move leaves the session with polling`(failure: String) {
         var session = Self.moving()

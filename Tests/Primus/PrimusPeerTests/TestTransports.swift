@@ -1,5 +1,6 @@
 import RealtimeCore
 import RealtimeSystem
+import TestSupport
 
 /// A transport whose connections don't begin before the test says so.
 final class HeldTransport: WebSocketTransport {
@@ -52,22 +53,68 @@ private final class HeldConnection: ConnectionDecorator {
     func open() { self.transport.open(self.connection) }
 }
 
-/// A transport whose connections receive nothing while the test says so.
-final class SilentTransport: WebSocketTransport {
-    private let transport: any WebSocketTransport
-    private let state = Lock(false)
+/// Transports whose connections receive nothing while the test says so: the messages of a WebSocket are lost, and responses wait.
+final class SilentTransport: WebSocketTransport, HTTPTransport {
+    private struct State: Sendable {
+        var isSilent = false
+        /// Sent at the end of the silence, each for a part of a response that waits.
+        var waiting: [Signal] = []
+    }
 
-    init(_ transport: any WebSocketTransport) {
-        self.transport = transport
+    private let transports: Transports
+    private let state = Lock(State())
+
+    init(_ transports: Transports) {
+        self.transports = transports
     }
 
     var isSilent: Bool {
-        get { self.state.withLock { $0 } }
-        set { self.state.withLock { $0 = newValue } }
+        get { self.state.withLock { $0.isSilent } }
+        set {
+            let waiting = self.state.withLock { state -> [Signal] in
+                state.isSilent = newValue
+                if newValue { return [] }
+                defer { state.waiting = [] }
+                return state.waiting
+            }
+            for signal in waiting { signal.send() }
+        }
     }
 
     func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
-        self.transport.makeConnection(request, id: id, events: SilentEvents(events, self))
+        self.transports.webSocket.makeConnection(request, id: id, events: SilentEvents(events, self))
+    }
+
+    func open(_ request: HTTPRequest) async throws(TransportError) -> HTTPStreamedResponse {
+        var response = try await self.transports.http.open(request)
+        await self.endOfSilence()
+        response.body = SilentBody(response.body, self)
+        return response
+    }
+
+    /// Waits until the connections receive what has arrived, or until the task is cancelled.
+    fileprivate func endOfSilence() async {
+        let signal = Signal()
+        let isSilent = self.state.withLock { state in
+            if state.isSilent { state.waiting.append(signal) }
+            return state.isSilent
+        }
+        if isSilent { await signal.wait() }
+    }
+}
+
+private final class SilentBody: HTTPBody {
+    private let body: any HTTPBody
+    private let transport: SilentTransport
+
+    init(_ body: any HTTPBody, _ transport: SilentTransport) {
+        (self.body, self.transport) = (body, transport)
+    }
+
+    func next() async throws(TransportError) -> [UInt8]? {
+        let bytes = try await self.body.next()
+        await self.transport.endOfSilence()
+        return bytes
     }
 }
 

@@ -150,6 +150,13 @@ import Testing
         let wrong = test.client("/primus/?EIO=4&transport=websocket")
         wrong.send("2")
         #expect(wrong.end == .peer(.normal, ""))
+        // Also if its session has moved from polling.
+        let session = try test.openEngineIO()
+        let moved = test.client(session.replacing("polling", with: "websocket"))
+        moved.send("2probe")
+        moved.send("5")
+        moved.send("2")
+        #expect(moved.lines == ["3probe"] && moved.end == .peer(.normal, ""))
         let old = test.client("/primus/?EIO=3&transport=websocket")
         old.send("2probe")
         #expect(old.lines.last == "3probe")

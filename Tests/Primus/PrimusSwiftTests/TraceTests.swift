@@ -1,6 +1,7 @@
 import Foundation
 import PrimusSwift
 import PrimusTesting
+import PrimusWire
 import RealtimeCore
 import RealtimeTesting
 import TestSupport
@@ -23,6 +24,15 @@ struct TraceKind: Sendable, CustomTestStringConvertible {
     var transport: PrimusTransport {
         if self.websockets { return .webSockets }
         return self.transformer == .engineIO || self.connection == .polling ? .polling : .streaming
+    }
+
+    /// The framing of the server's packets. That of text is the same in both versions of engine.io.
+    var framing: PrimusFraming {
+        switch self.transformer {
+        case .engineIO: .engineIO(.v4, .server)
+        case .sockjs where !self.websockets || self.connection != nil: .sockJS(.server)
+        default: .plain
+        }
     }
 
     static let all = [
@@ -178,18 +188,21 @@ struct TraceKind: Sendable, CustomTestStringConvertible {
         #expect(test.trace.all == ["end"] && test.memory.server.sparks.isEmpty)
     }
 
-    @Test func `a bad frame is an error, and its neighbors arrive`() async throws {
-        let test = try await PrimusFixture()
+    @Test(arguments: TraceKind.all)
+    func `a bad frame is an error, and its neighbors arrive`(kind: TraceKind) async throws {
+        let test = try await PrimusFixture(kind)
         try await test.open()
         let id = test.memory.server.sparks[0].id
-        for text in ["1", "{", "2"] { test.memory.server.sendRaw(.text(text), to: id) }
+        let packets = ["1", "{", "2"].map { WebSocketMessage.text($0) }
+        for message in kind.framing.messages(packets) { test.memory.server.sendRaw(message, to: id) }
         try await eventually { test.trace.all.count == 6 }
         #expect(test.trace.all == ["incoming::data", "data", "incoming::data", "error", "incoming::data", "data"])
         #expect(test.primus.readyState == .open)
     }
 
-    @Test func `destroy ends the client for good`() async throws {
-        let test = try await PrimusFixture()
+    @Test(arguments: TraceKind.all)
+    func `destroy ends the client for good`(kind: TraceKind) async throws {
+        let test = try await PrimusFixture(kind)
         try await test.open()
         #expect(test.primus.destroy())
         #expect(!test.primus.destroy())

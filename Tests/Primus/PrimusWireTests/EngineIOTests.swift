@@ -1,6 +1,7 @@
 import PrimusWire
 import RealtimeCoding
 import RealtimeCore
+import RealtimeEncoding
 import TestSupport
 import Testing
 
@@ -74,26 +75,31 @@ import Testing
 
     // MARK: Bodies
 
-    private static func packets(_ version: EngineIOVersion) -> [WebSocketMessage] {
+    private static func packets(_ format: EngineIOPayloadFormat) -> [WebSocketMessage] {
         [
             EngineIOPacket(.message, #"{"a":"€😀"}"#), EngineIOPacket(.message, [1, 2, 3], isBinary: true), EngineIOPacket(.noop),
             EngineIOPacket(.message, ""), EngineIOPacket(.ping, "probe"),
-        ].map { $0.webSocketMessage(version) }
+        ].map { $0.webSocketMessage(format == .separated ? .v4 : .v3) }
     }
 
-    @Test func `bodies have the form of their version`() {
-        let v4 = EngineIOPayload.encode(Self.packets(.v4)[...], .v4)
+    @Test func `bodies have the forms of their versions`() {
+        let v4 = EngineIOPayload.encode(Self.packets(.separated)[...], .separated)
         #expect(v4.count == 5 && String(decoding: v4.body, as: UTF8.self) == "4{\"a\":\"€😀\"}\u{1E}bAQID\u{1E}6\u{1E}4\u{1E}2probe")
-        let v3 = EngineIOPayload.encode(Self.packets(.v3)[...], .v3)
+        let v3 = EngineIOPayload.encode(Self.packets(.counted)[...], .counted)
         #expect(v3.count == 5 && String(decoding: v3.body, as: UTF8.self) == #"12:4{"a":"€😀"}6:b4AQID1:61:46:2probe"#)
+        let bytes = EngineIOPayload.encode(Self.packets(.bytes)[...], .bytes)
+        #expect(
+            bytes.count == 5
+                && hex(bytes.body) == "000106ff347b2261223a22e282acf09f9880227d" + "0104ff04010203" + "0001ff36" + "0001ff34"
+                    + "0006ff3270726f6265")
     }
 
-    @Test(arguments: EngineIOVersion.allCases)
-    func `a body is the same after encoding and decoding in pieces of any size`(version: EngineIOVersion) {
-        let body = EngineIOPayload.encode(Self.packets(version)[...], version).body
+    @Test(arguments: EngineIOPayloadFormat.allCases)
+    func `a body is the same after encoding and decoding in pieces of any size`(format: EngineIOPayloadFormat) {
+        let body = EngineIOPayload.encode(Self.packets(format)[...], format).body
         for pieces in 1...body.count {
-            let decoded = EngineIOPayload.decode(body, version, pieces: pieces)
-            #expect(decoded.packets == Self.packets(version) && decoded.error == nil, "\(pieces)")
+            let decoded = EngineIOPayload.decode(body, format, pieces: pieces)
+            #expect(decoded.packets == Self.packets(format) && decoded.error == nil, "\(pieces)")
         }
     }
 
@@ -102,47 +108,47 @@ import Testing
         let long = [1, 2, 3, 9, 100].map {
             EngineIOPacket(.message, [UInt8](repeating: 7, count: $0), isBinary: true).webSocketMessage(version)
         }
-        for packet in Self.packets(version) + long {
-            let count = EngineIOPayload.encode([packet], version).body.count
+        for packet in Self.packets(EngineIOPayloadFormat(version)) + long {
+            let count = EngineIOPayload.encode([packet], EngineIOPayloadFormat(version)).body.count
             // The length of version 3 counts UTF-16 code units, which are fewer than bytes.
             #expect(EngineIOPayload.size(of: packet, version) - count == 0 || version == .v3 && !packet.bytes.allSatisfy { $0 < 0x80 })
             #expect(EngineIOPayload.size(of: packet, version) >= count)
         }
     }
 
-    @Test(arguments: EngineIOVersion.allCases)
-    func `a body takes as many packets as fit, and at least one`(version: EngineIOVersion) {
+    @Test(arguments: EngineIOPayloadFormat.allCases)
+    func `a body takes as many packets as fit, and at least one`(format: EngineIOPayloadFormat) {
         let packets = Array(repeating: WebSocketMessage.text("412345678"), count: 10)
         for limit in 0..<60 {
-            let (body, count) = EngineIOPayload.encode(packets[...], version, limit: limit)
+            let (body, count) = EngineIOPayload.encode(packets[...], format, limit: limit)
             #expect(count == 1 || body.count <= limit)
-            let next = EngineIOPayload.encode(packets[..<(count + 1)], version).body
+            let next = EngineIOPayload.encode(packets[..<(count + 1)], format).body
             #expect(count == 10 || next.count > limit)
-            #expect(EngineIOPayload.decode(body, version).packets.count == count)
+            #expect(EngineIOPayload.decode(body, format).packets.count == count)
         }
     }
 
-    @Test(arguments: EngineIOVersion.allCases)
-    func `a packet of a body has a maximum size, wherever the body is cut`(version: EngineIOVersion) {
+    @Test(arguments: EngineIOPayloadFormat.allCases)
+    func `a packet of a body has a maximum size, wherever the body is cut`(format: EngineIOPayloadFormat) {
         let packets = [WebSocketMessage.text("412345678"), .text("4123456789")]
-        let body = EngineIOPayload.encode(packets[...], version).body
+        let body = EngineIOPayload.encode(packets[...], format).body
         for pieces in [1, 5, Int.max] {
-            #expect(EngineIOPayload.decode(body, version, limit: 10, pieces: pieces).packets == packets)
-            let decoded = EngineIOPayload.decode(body, version, limit: 9, pieces: pieces)
+            #expect(EngineIOPayload.decode(body, format, limit: 10, pieces: pieces).packets == packets)
+            let decoded = EngineIOPayload.decode(body, format, limit: 9, pieces: pieces)
             #expect(decoded.packets == [packets[0]] && decoded.error?.problem.contains("more than 9 bytes") == true)
         }
     }
 
     @Test(arguments: ["9", "4a\u{1E}\u{1E}4b", "4a\u{1E}bA", "4a\u{1E}b!!!!\u{1E}4b", "4a\u{1E}7"])
     func `an invalid packet of version 4 is passed on as it is, and harms no other`(body: String) {
-        let decoded = EngineIOPayload.decode(Array(body.utf8), .v4)
+        let decoded = EngineIOPayload.decode(Array(body.utf8), .separated)
         #expect(decoded.packets == body.split(separator: "\u{1E}", omittingEmptySubsequences: false).map { .text(String($0)) })
         #expect(decoded.error == nil)
     }
 
     @Test(arguments: [("2:4a2:9b", ["4a", "9b"]), ("2:4a1:b2:4b", ["4a", "b", "4b"]), ("3:b4!2:4b", ["b4!", "4b"]), ("0:0:", [])])
     func `an invalid packet of version 3 is passed on as it is, and harms no other`(body: String, packets: [String]) {
-        let decoded = EngineIOPayload.decode(Array(body.utf8), .v3)
+        let decoded = EngineIOPayload.decode(Array(body.utf8), .counted)
         #expect(decoded.packets == packets.map { .text($0) } && decoded.error == nil)
     }
 
@@ -152,19 +158,70 @@ import Testing
     ])
     func `after a wrong length, the rest of a body of version 3 can't be read`(body: String, count: Int) {
         for pieces in [1, 3, Int.max] {
-            let decoded = EngineIOPayload.decode(Array(body.utf8), .v3, pieces: pieces)
+            let decoded = EngineIOPayload.decode(Array(body.utf8), .counted, pieces: pieces)
             #expect(decoded.packets.count == count && decoded.error != nil, "\(decoded)")
         }
     }
 
-    @Test(arguments: EngineIOVersion.allCases)
-    func `an empty body has no packets`(version: EngineIOVersion) {
-        let decoded = EngineIOPayload.decode([], version)
+    @Test(arguments: [
+        ("0001ff34 0002ff", 1), ("0001ff34 0002ff34", 1), ("0001ff34 00ff", 1), ("0001ff34 0201ff34", 1), ("000aff34", 0), ("00", 0),
+        ("0001", 0), ("000000000000000000000000ff", 0), ("312c34", 0), ("0009090909090909090909ff34", 0),
+    ])
+    func `after a wrong length, the rest of a body of bytes can't be read`(body: String, count: Int) {
+        let bytes = Hex.decode(body.filter { $0 != " " }) ?? []
+        for pieces in [1, 3, Int.max] {
+            let decoded = EngineIOPayload.decode(bytes, .bytes, pieces: pieces)
+            #expect(decoded.packets.count == count && decoded.error != nil, "\(decoded)")
+        }
+    }
+
+    @Test(arguments: ["{\"a\":\"é😀\"}", "é", "a", "éé", "😀😀é"])
+    func `lengths of a body of bytes may count UTF-16 code units, as before engine io-parser 1 0 5`(text: String) {
+        let packet = Array("4\(text)".utf8)
+        let digits = "\(text.utf16.count + 1)".utf8.map { $0 - 0x30 }
+        let old = [0] + digits + [0xFF] + packet
+        let binary: [UInt8] = [1, 2, 0xFF, 4, 200]
+        for (body, expected) in [
+            (old, [WebSocketMessage(.text, packet)]), (old + old, [.init(.text, packet), .init(.text, packet)]),
+            (old + binary + old, [.init(.text, packet), .binary([4, 200]), .init(.text, packet)]),
+        ] {
+            for pieces in 1...body.count {
+                let decoded = EngineIOPayload.decode(body, .bytes, pieces: pieces)
+                #expect(decoded.packets == expected && decoded.error == nil, "\(decoded)")
+            }
+        }
+    }
+
+    @Test(arguments: Vectors.lines("primus/polling-bodies-5.2.2.txt").filter { !$0.isEmpty })
+    func `bodies of old servers are read in each of their forms`(line: String) throws {
+        let fields = line.split(separator: "\t").map(String.init)
+        let body = try #require(Hex.decode(fields[3]))
+        let decoded = EngineIOPayload.decode(body, EngineIOPayloadFormat(contentType: fields[2]))
+        let sid = String(repeating: "S", count: 20)
+        let handshake = #"0{"sid":"\#(sid)","upgrades":["websocket"],"pingInterval":25000,"pingTimeout":60000}"#
+        let packets =
+            fields[1] == "handshake"
+            ? [handshake]
+            : [#"4{"greeting":"hello","s":"quote \" and \u2028 \u2029 back\\slash é 😀"}"#, #"4{"r":"é😀\u2028"}"#]
+        #expect(decoded.error == nil && decoded.packets.map { text($0).replacing(#","flashsocket""#, with: "") } == packets)
+    }
+
+    @Test func `empty packets of a body of bytes are ignored, and Base64 in one that is text is read`() {
+        let bytes = Hex.decode("0000ff" + "0100ff" + "0006ff623441514944" + "0001ff39") ?? []
+        for pieces in [1, 2, Int.max] {
+            let decoded = EngineIOPayload.decode(bytes, .bytes, pieces: pieces)
+            #expect(decoded.packets == [WebSocketMessage.binary([4, 1, 2, 3]), .text("9")] && decoded.error == nil, "\(decoded)")
+        }
+    }
+
+    @Test(arguments: EngineIOPayloadFormat.allCases)
+    func `an empty body has no packets`(format: EngineIOPayloadFormat) {
+        let decoded = EngineIOPayload.decode([], format)
         #expect(decoded.packets.isEmpty && decoded.error == nil)
     }
 
     @Test func `invalid UTF-8 in a body is replaced`() {
-        let decoded = EngineIOPayload.decode(Array("4a".utf8) + [0xFF, 0x1E] + Array("4b".utf8), .v4)
+        let decoded = EngineIOPayload.decode(Array("4a".utf8) + [0xFF, 0x1E] + Array("4b".utf8), .separated)
         #expect(decoded.packets == [.text("4a\u{FFFD}"), .text("4b")])
     }
 }

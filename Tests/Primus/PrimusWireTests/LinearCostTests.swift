@@ -11,11 +11,11 @@ import Testing
         }
     }
 
-    @Test(arguments: EngineIOVersion.allCases)
-    func `reading a body of engine io costs as much as it has bytes`(version: EngineIOVersion) async throws {
+    @Test(arguments: EngineIOPayloadFormat.allCases)
+    func `reading a body of engine io costs as much as it has bytes`(format: EngineIOPayloadFormat) async throws {
         try await expectLinearCost { count in
-            let body = EngineIOPayload.encode(Array(repeating: WebSocketMessage.text("4x"), count: count)[...], version).body
-            return { #expect(EngineIOPayload.decode(body, version).packets.count == count) }
+            let body = EngineIOPayload.encode(Array(repeating: WebSocketMessage.text("4x"), count: count)[...], format).body
+            return { #expect(EngineIOPayload.decode(body, format).packets.count == count) }
         }
     }
 

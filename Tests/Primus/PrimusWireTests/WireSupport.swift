@@ -45,9 +45,9 @@ extension Vectors {
 extension EngineIOPayload {
     /// Reads a body in pieces.
     static func decode(
-        _ body: [UInt8], _ version: EngineIOVersion, limit: Int = 1 << 20, pieces: Int = .max
+        _ body: [UInt8], _ format: EngineIOPayloadFormat, limit: Int = 1 << 20, pieces: Int = .max
     ) -> (packets: [WebSocketMessage], error: EngineIOError?) {
-        var reader = EngineIOPayloadReader(version, limit: limit)
+        var reader = EngineIOPayloadReader(format, limit: limit)
         var batch = MessageBatch()
         do throws(EngineIOError) {
             var rest = body[...]

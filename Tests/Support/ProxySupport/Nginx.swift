@@ -15,6 +15,8 @@ package struct Nginx: Sendable {
         package var passesUpgrades = true
         /// Whether nginx keeps responses in its buffers. That is its default.
         package var isBuffering = false
+        /// Fields of the server's responses that have no effect on nginx, for example `X-Accel-Buffering`.
+        package var ignoredHeaders: [String] = []
         /// How long the server may send nothing until nginx ends a request or a WebSocket.
         package var readTimeout = Duration.seconds(600)
         /// The number of idle connections to the server, or 0 for a connection for each request.
@@ -82,6 +84,7 @@ package struct Nginx: Sendable {
         let servers = ([self.server] + options.otherServers).map { "server 127.0.0.1:\($0);" }.joined(separator: "\n        ")
         let choice = options.stickyCookie.map { "map $cookie_\($0) $server { default $request_id; ~. $cookie_\($0); }" } ?? ""
         let cookie = options.stickyCookie.map { "add_header Set-Cookie \"\($0)=$server; Path=/; HttpOnly\" always;" } ?? ""
+        let ignored = options.ignoredHeaders.isEmpty ? "" : "proxy_ignore_headers \(options.ignoredHeaders.joined(separator: " "));"
         let headers = options.headers.sorted { $0.key < $1.key }.map { "add_header \($0.key) \"\($0.value)\" always;" }
         try self.proxy.write(
             """
@@ -118,6 +121,7 @@ package struct Nginx: Sendable {
                         \(options.passesUpgrades ? "proxy_set_header Upgrade $http_upgrade;" : "")
                         proxy_set_header Connection \(options.passesUpgrades ? "$connection_upgrade" : #""""#);
                         proxy_buffering \(options.isBuffering ? "on" : "off");
+                        \(ignored)
                         proxy_read_timeout \(options.readTimeout.milliseconds)ms;
                     }
                 }

@@ -180,12 +180,12 @@ import Testing
         (PrimusError(.timedOut, "Late."), [], "Late."),
         (PrimusError(.timedOut, "Late."), ["--transformer", "sockjs"], "Late. Check --transformer."),
         (
-            PrimusError(.unsupported, "The parser x isn't one of Primus. Set customParser to an implementation of it."), [],
-            "The parser x isn't one of Primus. The tool has no other parsers."
+            PrimusError(.unsupported, "The parser x isn't built in. Set customParser to an implementation of it."), [],
+            "The parser x isn't built in. The tool has no other parsers."
         ),
         (
-            PrimusError(.unsupported, "The transformer x isn't one of Primus. Set customTransformer to an implementation of it."), [],
-            "The transformer x isn't one of Primus. The tool has no other transformers."
+            PrimusError(.unsupported, "The transformer x isn't built in. Set customTransformer to an implementation of it."), [],
+            "The transformer x isn't built in. The tool has no other transformers."
         ),
         (PrimusError(.messageTooLarge, "Too large."), ["--transformer", "sockjs"], "Too large."),
     ]

@@ -364,7 +364,7 @@ struct PrimusProcessTests {
     func `a parser of the server's own is a failure that says so`(_ command: String, _ arguments: [String]) async throws {
         let server = try await Server { $0.customParser = OwnParser() }
         let result = try await server.primus(command, arguments)
-        #expect(result.status == 1 && result.errors.contains("The parser custom isn't one of Primus."), "\(result.errors)")
+        #expect(result.status == 1 && result.errors.contains("The parser custom isn't built in."), "\(result.errors)")
         #expect(result.errors.hasSuffix(" The tool has no other parsers.\n"), "\(result.errors)")
         await server.server.stop()
     }

@@ -10,12 +10,18 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
     /// The reason for which a connection is closed whose session goes on over a WebSocket.
     package static let upgraded = "The session has moved to a WebSocket."
 
+    /// The address of all requests of the session.
+    private var endpoint: Endpoint
     private let address: PrimusAddress
     private let headers: HTTPHeaders
     private let version: EngineIOVersion
     private let timeout: Duration
     private var reader: EngineIOPayloadReader
     private var handshake: EngineIOHandshake?
+    /// The form of the bodies that the client sends.
+    private var format: EngineIOPayloadFormat
+    /// Whether the current response is one of version 3 that isn't text.
+    private var isOfOtherVersion = false
     /// Whether the server has ended the session.
     private var isClosed = false
     private var requests: Int64 = 0
@@ -28,7 +34,8 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
     ///   - timeout: The time limit for a connection of a request, and for the answer to all but those that wait for packets.
     package init(_ address: PrimusAddress, _ headers: HTTPHeaders, _ version: EngineIOVersion, messageLimit: Int, timeout: Duration) {
         (self.address, self.headers, self.version, self.timeout) = (address, headers, version, timeout)
-        self.reader = EngineIOPayloadReader(version, limit: messageLimit)
+        (self.endpoint, self.format) = (address.engineIO(version, .polling), EngineIOPayloadFormat(version))
+        self.reader = EngineIOPayloadReader(self.format, limit: messageLimit)
     }
 
     /// Each packet has a limit, and a server sends all that it has.
@@ -42,14 +49,14 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
     }
 
     private mutating func request(_ method: String, body: [UInt8] = [], idleTimeout: Duration) -> HTTPRequest {
-        var endpoint = self.address.engineIO(self.version, .polling, sid: self.handshake?.sid)
+        var endpoint = self.endpoint
         // No cache on the way has an answer to this URL.
         endpoint.addQuery("t", PrimusAddress.cacheKey(milliseconds: self.requests))
         self.requests += 1
-        // Without it, servers of version 3 send packets as bytes that aren't text.
-        if self.version == .v3 { endpoint.addQuery("b64", "1") }
         var headers = self.headers
-        if !body.isEmpty { headers["Content-Type"] = "text/plain;charset=UTF-8" }
+        if !body.isEmpty {
+            headers["Content-Type"] = self.format == .bytes ? EngineIOPayloadFormat.octets : "text/plain;charset=UTF-8"
+        }
         return HTTPRequest(method, endpoint, headers: headers, body: body, connectTimeout: self.timeout, idleTimeout: idleTimeout)
     }
 
@@ -59,7 +66,21 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
         return self.request("GET", idleTimeout: wait ?? self.timeout)
     }
 
-    package func received(_ head: HTTPResponseHead) -> HTTPVerdict { head.status == 200 ? .proceed : .reject }
+    /// A server of version 3 answers with bytes if a packet is binary. One before engine.io 2.1 does so always, and encodes text twice if a client
+    /// doesn't accept that; it reads bytes correctly as well.
+    ///
+    /// Source: `encodePayload` in `index.js` of engine.io-parser 1.3 and 2.2.
+    package mutating func received(_ head: HTTPResponseHead) -> HTTPVerdict {
+        guard head.status == 200 else { return .reject }
+        let format = EngineIOPayloadFormat(contentType: head.headers["Content-Type"])
+        if self.version == .v3 {
+            self.reader.begin(format)
+            if self.handshake == nil { self.format = format }
+        } else {
+            self.isOfOtherVersion = self.handshake == nil && format == .bytes
+        }
+        return .proceed
+    }
 
     package mutating func decode(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(TransportError) {
         try self.read(into: &batch) { reader, batch throws(EngineIOError) in try reader.read(bytes, into: &batch) }
@@ -79,6 +100,7 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
         into batch: inout MessageBatch,
         _ body: (inout EngineIOPayloadReader, inout MessageBatch) throws(EngineIOError) -> Void
     ) throws(TransportError) {
+        if self.isOfOtherVersion { throw self.otherVersion }
         let start = batch.entries.count
         do throws(EngineIOError) {
             try body(&self.reader, &batch)
@@ -89,21 +111,27 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
             switch batch.bytes[entry.range.lowerBound] {
             case UInt8(ascii: "1") where entry.range.count == 1: self.isClosed = true
             case UInt8(ascii: "0") where self.handshake == nil:
-                self.handshake = try? EngineIOHandshake(parsing: Array(batch.bytes[entry.range].dropFirst()))
+                guard let handshake = try? EngineIOHandshake(parsing: Array(batch.bytes[entry.range].dropFirst())) else { continue }
+                self.handshake = handshake
+                self.endpoint = self.address.engineIO(self.version, .polling, sid: handshake.sid)
             case _ where self.handshake == nil && self.version == .v4 && EngineIOPayload.isVersion3(batch.bytes[entry.range]):
                 // It isn't a packet.
                 batch = MessageBatch()
-                throw TransportError(.protocolViolation, "The answer of \(self.address.endpoint) is one of version 3 of engine.io.")
+                throw self.otherVersion
             default: break
             }
         }
+    }
+
+    private var otherVersion: TransportError {
+        TransportError(.protocolViolation, "The answer of \(self.address.endpoint) is one of version 3 of engine.io.")
     }
 
     package mutating func sendingRequest(_ messages: ArraySlice<WebSocketMessage>) -> (request: HTTPRequest, count: Int) {
         // Polling has no ping frames. A server ignores this packet, and its answer shows that it is there.
         let noop = EngineIOPacket(.noop).webSocketMessage(self.version)
         let packets = messages.map { $0.kind == .ping || $0.kind == .pong ? noop : $0 }
-        let (body, count) = EngineIOPayload.encode(packets[...], self.version, limit: self.handshake?.maxPayload ?? Self.bodySize)
+        let (body, count) = EngineIOPayload.encode(packets[...], self.format, limit: self.handshake?.maxPayload ?? Self.bodySize)
         return (self.request("POST", body: body, idleTimeout: self.timeout), count)
     }
 
@@ -117,7 +145,7 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
         if reason == Self.upgraded { return .finishReceiving }
         // The server has ended the session, or hasn't begun it.
         if self.isClosed || self.handshake == nil { return .cancel }
-        let packet = EngineIOPayload.encode([EngineIOPacket(.close).webSocketMessage(self.version)], self.version).body
+        let packet = EngineIOPayload.encode([EngineIOPacket(.close).webSocketMessage(self.version)], self.format).body
         return .request(self.request("POST", body: packet, idleTimeout: self.timeout))
     }
 }

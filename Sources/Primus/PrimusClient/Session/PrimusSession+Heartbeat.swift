@@ -20,9 +20,9 @@ extension PrimusSession {
             (policy.probeAfterSilence, policy.pingAfterNotSending) = (interval < limit ? interval : limit * 2 / 3, interval)
         case .serverPings(nil)?, PrimusSpec.Heartbeat.none?: policy.probeAfterSilence = limit * 2 / 3
         case nil:
-            // A server of either kind takes the question for its ID as life, and answers it.
-            let interval = min(Self.defaultProbe, limit / 2)
-            (policy.probeAfterSilence, policy.pingAfterNotSending) = (interval, interval)
+            // A server of either kind takes the question for its ID as life, and answers it. If it doesn't, there is time for a ping frame.
+            let interval = min(Self.defaultProbe, limit * 4 / 9)
+            (policy.probeAfterSilence, policy.pingAfterNotSending, policy.countsPingsOnly) = (interval, interval, true)
         }
         if let handshake = self.attempt.handshake, case .engineIO(.v3, _) = self.attempt.framing {
             let interval = Self.milliseconds(handshake.pingInterval)
@@ -65,7 +65,10 @@ extension PrimusSession {
     package func ping(now: Instant) -> WebSocketMessage {
         switch self.attempt.dialect.heartbeat {
         case .clientPings? where !self.hasReceivedServerPing: return self.framed(.ping(self.timestamp(now)))
-        case nil where !self.hasReceivedServerPing: return self.framed(.idRequest)
+        case nil where !self.hasReceivedServerPing:
+            // Primus 1 doesn't answer the question for the ID, but each WebSocket answers a ping frame.
+            let isUnanswered = self.pingSentAt != nil && self.attempt.connectionKind.transport == .webSockets
+            return isUnanswered ? WebSocketMessage(.ping, []) : self.framed(.idRequest)
         default: break
         }
         if case .engineIO(.v3, _) = self.attempt.framing, let ping = self.attempt.framing.ping() { return ping }

@@ -19,8 +19,9 @@ extension PrimusSession {
         case none
         /// The server has until this time to answer.
         case probing(deadline: Instant)
-        /// The packets of heartbeats and plugins wait that are sent on the WebSocket after the move. Other messages wait in the queue.
-        case moving(held: [WebSocketMessage])
+        /// The packets of heartbeats and plugins wait that are sent on the WebSocket after the move. Other messages wait in the queue, whose limit
+        /// doesn't count for as many bytes as a connection takes without pausing.
+        case moving(held: [WebSocketMessage], bytes: Int)
     }
 
     private static let probe = "probe"
@@ -71,7 +72,7 @@ extension PrimusSession {
                 return self.abandonUpgrade("the server answered the probe with \(text)", &effects)
             }
             guard let old = self.move.complete(&self.connection, now: now) else { return }
-            (self.upgrade, self.movedConnection) = (.moving(held: []), old)
+            (self.upgrade, self.movedConnection) = (.moving(held: [], bytes: 0), old)
             // Nothing that keeps the connection alive may precede the packet that moves it.
             self.connection.suspendHeartbeat(id, true, now: now)
             effects.commands.append(.close(old, .normal, reason: EngineIOPollingRules.upgraded))
@@ -86,7 +87,7 @@ extension PrimusSession {
             self.upgrade = .none
             effects.log(.info, "connection \(id): the session stays with polling. \(self.redacted(reason))")
         case .replaced?:
-            guard case .moving(let held) = self.upgrade, let current = self.connection.connected else { return }
+            guard case .moving(let held, _) = self.upgrade, let current = self.connection.connected else { return }
             // A loss of either connection is a loss of the session, which may have lost a message.
             guard reason == .requested else {
                 effects.commands.append(.abandon(current))
@@ -112,6 +113,15 @@ extension PrimusSession {
         self.publish(.transport(.webSockets), &effects)
         self.flush(on: id, now: now, &effects)
         self.writingCallers.resumeAll(.success(.none), &effects)
+    }
+
+    /// Counts a message that waits for the end of the move.
+    ///
+    /// - Returns: Whether a connection would take it without a limit.
+    mutating func countWhileMoving(_ bytes: Int) -> Bool {
+        guard case .moving(let held, let before) = self.upgrade, before + bytes <= OutputGauge.mark else { return false }
+        self.upgrade = .moving(held: held, bytes: before + bytes)
+        return true
     }
 
     private mutating func abandonUpgrade(_ problem: String, _ effects: inout Effects<Self>) {

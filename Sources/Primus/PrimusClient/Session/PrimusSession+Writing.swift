@@ -84,8 +84,20 @@ extension PrimusSession {
             // Nothing would end the wait.
             if case .closed = self.state, waiter != nil { return self.notOpen }
         }
-        let entry = PrimusWriteQueue.Entry(
+        var entry = PrimusWriteQueue.Entry(
             content: content, waiter: waiter, isBound: mode == .failIfNotOpen, pluginCaller: pluginCaller)
+        if self.openConnection != nil, self.isMoving, !self.isWritingPaused {
+            do throws(PrimusError) {
+                let packet = try self.packet(content)
+                entry.content = .packet(packet, self.coding ?? .json)
+                if self.countWhileMoving(packet.bytes.count) {
+                    self.queue.append(entry)
+                    return nil
+                }
+            } catch {
+                return error
+            }
+        }
         switch self.queue.add(entry, self.options.queue) {
         case .added: return nil
         case .refused(let error): return error

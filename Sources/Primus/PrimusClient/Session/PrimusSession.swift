@@ -480,7 +480,8 @@ package struct PrimusSession: ConfigurableSession {
     /// Ends an attempt because of an error.
     mutating func fail(_ id: ConnectionID, _ error: PrimusError, isFinal: Bool = false, now: Instant, _ effects: inout Effects<Self>) {
         let reason = CloseReason.transport(error.transportError ?? TransportError(.protocolViolation, error.message))
-        self.end(id, Ending(reason: reason, kind: .refused, failure: error, isFinal: isFinal), now: now, &effects)
+        let failure = isFinal ? error : self.explained(error, mentionsSpec: false)
+        self.end(id, Ending(reason: reason, kind: .refused, failure: failure, isFinal: isFinal), now: now, &effects)
     }
 
     package func ending(for reason: CloseReason, now: Instant) -> Ending {
@@ -501,15 +502,18 @@ package struct PrimusSession: ConfigurableSession {
         return Ending(reason: reason, kind: kind, failure: self.explained(failure), isFinal: isPermanent)
     }
 
-    /// Adds why the server refused the credentials, if it has done so before in this attempt.
-    private func explained(_ failure: PrimusError) -> PrimusError {
+    /// Adds what has failed before in this attempt.
+    ///
+    /// - Parameter mentionsSpec: Whether a missing specification may be the cause.
+    func explained(_ failure: PrimusError, mentionsSpec: Bool = true) -> PrimusError {
         var message = failure.message
         if self.connection.connected == nil {
-            message = self.attempt.failures.added(to: message)
-            if let problem = self.knowledge.specProblem {
+            // Said once: the first failure of an attempt with several kinds of connections is part of the last error.
+            if mentionsSpec, self.attempt.failures.isEmpty, let problem = self.knowledge.specProblem {
                 let advice = message.containsText("Check the path") ? "" : " Check the path of the URL."
                 message += " Nor is there a specification at \(self.address.spec): \(Excerpt.sentence(problem))\(advice)"
             }
+            message = self.attempt.failures.added(to: message)
         }
         if failure.code != .unauthorized, let refusal = self.attempt.refusal?.error {
             message += " Before, the server refused other credentials: \(refusal.message)"

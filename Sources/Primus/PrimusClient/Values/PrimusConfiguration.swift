@@ -228,7 +228,7 @@ public struct PrimusConfiguration: Sendable {
                 return "The transformer browserchannel isn't supported. Use another transformer on the server, such as websockets."
             case .custom(let name)?:
                 return
-                    "The transformer \(Excerpt.of(name, limit: 100)) isn't one of Primus. Set customTransformer to an implementation of it."
+                    "The transformer \(Excerpt.of(name, limit: 100)) isn't built in. Set customTransformer to an implementation of it."
             default: break
             }
         }
@@ -241,7 +241,7 @@ public struct PrimusConfiguration: Sendable {
             }
         }
         if self.customParser == nil, case .custom(let name)? = parser {
-            return "The parser \(Excerpt.of(name, limit: 100)) isn't one of Primus. Set customParser to an implementation of it."
+            return "The parser \(Excerpt.of(name, limit: 100)) isn't built in. Set customParser to an implementation of it."
         }
         guard self.customTransformer == nil, self.customParser == nil, let transformer, let parser else { return nil }
         return transformer.rejection(of: parser)

@@ -30,7 +30,7 @@ struct EngineIOServedRules: HTTPServedConnectionRules {
         self.orphanTimeout = max(.milliseconds(1), configuration.enginePingInterval + configuration.enginePingTimeout)
         self.messageLimit = configuration.messageLimit
         self.isEngineIO2 = configuration.version == .v6
-        self.reader = EngineIOPayloadReader(version, limit: configuration.messageLimit)
+        self.reader = EngineIOPayloadReader(EngineIOPayloadFormat(version), limit: configuration.messageLimit)
     }
 
     // MARK: Requests that wait for packets
@@ -44,13 +44,16 @@ struct EngineIOServedRules: HTTPServedConnectionRules {
     }
 
     func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout [UInt8]) -> Int {
-        let encoded = EngineIOPayload.encode(messages, self.version)
+        // A client of version 3 that doesn't accept bytes has none among its messages. Source: `encodePayload` of engine.io-parser 2.2.
+        let isBinary = self.version == .v3 && messages.contains { $0.kind == .binary }
+        let encoded = EngineIOPayload.encode(messages, isBinary ? .bytes : EngineIOPayloadFormat(self.version))
         body = encoded.body
         return encoded.count
     }
 
     mutating func answer(_ body: [UInt8]) -> HTTPResponse {
         var response = HTTPResponse(Self.head, body: body)
+        if EngineIOPayload.isBytes(body) { response.head.headers["Content-Type"] = EngineIOPayloadFormat.octets }
         if let cookie = self.cookie.take() { response.head.headers["Set-Cookie"] = cookie }
         return response
     }
@@ -65,7 +68,7 @@ struct EngineIOServedRules: HTTPServedConnectionRules {
     /// The answer to a poll with packets that have no content.
     static func answer(_ kinds: EngineIOPacket.Kind..., version: EngineIOVersion) -> HTTPResponse {
         let packets = kinds.map { EngineIOPacket($0).webSocketMessage(version) }
-        return HTTPResponse(Self.head, body: EngineIOPayload.encode(packets[...], version).body)
+        return HTTPResponse(Self.head, body: EngineIOPayload.encode(packets[...], EngineIOPayloadFormat(version)).body)
     }
 
     private static let head = HTTPResponseHead(
@@ -81,7 +84,10 @@ struct EngineIOServedRules: HTTPServedConnectionRules {
             guard self.isEngineIO2 else { return (HTTPResponse(status: 413), nil) }
             throw TransportError(.tooLarge, "The client sent a body of \(body.count) bytes. The limit is \(self.messageLimit).")
         }
-        if self.version == .v4, request.headers["Content-Type"] == "application/octet-stream" {
+        let format = EngineIOPayloadFormat(contentType: request.headers["Content-Type"])
+        if self.version == .v3 {
+            self.reader.begin(format)
+        } else if format == .bytes {
             throw TransportError(.unsupported, "The client sent bytes that aren't text.")
         }
         guard !body.isEmpty else { throw TransportError(.protocolViolation, "The client sent an empty body.") }

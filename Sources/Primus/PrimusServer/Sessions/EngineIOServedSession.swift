@@ -196,7 +196,8 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
             }
         }
         candidate?.abandon()
-        if let webSocket { return webSocket.close(code, reason: reason) }
+        // A session that begins with a WebSocket ends with an error of engine.io in the same way.
+        if let webSocket { return code == .protocolError ? webSocket.close(.normal, reason: "") : webSocket.close(code, reason: reason) }
         // As the original, which forgets a client with an error immediately. Without effect on a polling that has ended.
         if code == .protocolError {
             self.polling.fail(TransportError(.protocolViolation, "The client isn't one of engine.io: \(reason)"))

@@ -10,31 +10,38 @@ import RealtimeSystem
 package enum EngineIOPayload {
     static let separator: UInt8 = 0x1E
     static let colon = UInt8(ascii: ":")
+    /// The byte between the length of a packet and the packet, in a body that isn't text.
+    static let endOfLength: UInt8 = 0xFF
     package static let base64 = UInt8(ascii: "b")
 
     /// Returns as many packets as fit into a body, and at least one.
     ///
     /// - Parameters:
     ///   - packets: The packets as messages of a WebSocket, of which there is at least one.
-    ///   - version: The version of the protocol.
+    ///   - format: The form of the body.
     ///   - limit: The maximum size of the body in bytes.
-    /// - Returns: The body in UTF-8, and the number of packets in it.
+    /// - Returns: The body, and the number of packets in it.
     package static func encode(
-        _ packets: ArraySlice<WebSocketMessage>, _ version: EngineIOVersion, limit: Int = .max
+        _ packets: ArraySlice<WebSocketMessage>, _ format: EngineIOPayloadFormat, limit: Int = .max
     ) -> (body: [UInt8], count: Int) {
         var body: [UInt8] = []
         var count = 0
         for packet in packets {
             let start = body.count
-            switch version {
-            case .v4:
+            switch format {
+            case .separated:
                 if count > 0 { body.append(Self.separator) }
-                self.append(packet, version, to: &body)
-            case .v3:
+                self.append(packet, .v4, to: &body)
+            case .counted:
                 var text: [UInt8] = []
-                self.append(packet, version, to: &text)
+                self.append(packet, .v3, to: &text)
                 body.append(contentsOf: "\(self.units(text)):".utf8)
                 body += text
+            case .bytes:
+                body.append(packet.kind == .binary ? 1 : 0)
+                body.append(contentsOf: "\(packet.bytes.count)".utf8.lazy.map { $0 - UInt8(ascii: "0") })
+                body.append(Self.endOfLength)
+                body += packet.bytes
             }
             guard count == 0 || body.count <= limit else {
                 body.removeSubrange(start...)
@@ -45,7 +52,7 @@ package enum EngineIOPayload {
         return (body, count)
     }
 
-    /// The number of bytes that a packet takes in a body, without a separator. For version 3, it may be a little too large.
+    /// The number of bytes that a packet takes in a body of text, without a separator. For version 3, it may be a little too large.
     package static func size(of packet: WebSocketMessage, _ version: EngineIOVersion) -> Int {
         let count = packet.bytes.count
         switch (version, packet.kind == .binary) {
@@ -81,6 +88,9 @@ package enum EngineIOPayload {
         return !digits.isEmpty && body.dropFirst(digits.count).first == self.colon
     }
 
+    /// Whether a body of a server of version 3 isn't text.
+    package static func isBytes(_ body: [UInt8]) -> Bool { body.first.map { $0 <= 1 } ?? false }
+
     /// Appends a packet as text, with the bytes of a binary message in Base64.
     private static func append(_ packet: WebSocketMessage, _ version: EngineIOVersion, to output: inout [UInt8]) {
         guard packet.kind == .binary else { return output += packet.bytes }
@@ -91,7 +101,7 @@ package enum EngineIOPayload {
     }
 
     /// The number of UTF-16 code units, which version 3 counts.
-    private static func units(_ text: [UInt8]) -> Int { text.reduce(0) { $0 + self.units(startingWith: $1) } }
+    static func units(_ text: [UInt8]) -> Int { text.reduce(0) { $0 + self.units(startingWith: $1) } }
 
     /// The UTF-16 code units of the scalar that begins with a byte in UTF-8; 0 for the other bytes of a scalar.
     static func units(startingWith byte: UInt8) -> Int {
@@ -103,29 +113,60 @@ package enum EngineIOPayload {
     }
 }
 
+/// The forms of a body over polling.
+package enum EngineIOPayloadFormat: Hashable, Sendable, CaseIterable {
+    /// Text with a separator between packets, in version 4.
+    case separated
+    /// Text with the length of each packet in UTF-16 code units, in version 3.
+    case counted
+    /// The length of each packet in bytes, in version 3. A binary packet is as it is, without Base64.
+    case bytes
+
+    /// The form that is text.
+    package init(_ version: EngineIOVersion) { self = version == .v4 ? .separated : .counted }
+
+    /// The form of a body of version 3 that has a content type.
+    package init(contentType: String?) { self = contentType == Self.octets ? .bytes : .counted }
+
+    /// The version of the protocol in which packets are encoded.
+    var version: EngineIOVersion { self == .separated ? .v4 : .v3 }
+
+    /// The content type of the form that isn't text.
+    package static let octets = "application/octet-stream"
+}
+
 /// Reads a body over polling, in pieces of any size.
 package struct EngineIOPayloadReader: Sendable {
-    /// The known part of the next packet in a body of version 3.
-    private enum Length {
-        /// The digits that were read, of which there may be none.
-        case digits(value: Int, count: Int)
+    /// The known part of the next packet, in the forms that have a length.
+    private enum Position {
+        /// The first byte of a packet in bytes says whether it is text.
+        case kind
+        /// The digits of the length that were read, of which there may be none.
+        case length(WebSocketMessage.Kind, value: Int, digits: Int)
+        /// The number of bytes that follow.
+        case bytes(WebSocketMessage.Kind, left: Int)
         /// The number of UTF-16 code units that follow.
-        case units(Int)
+        case units(left: Int)
+
+        init(_ format: EngineIOPayloadFormat) { self = format == .bytes ? .kind : .length(.text, value: 0, digits: 0) }
     }
 
-    private let version: EngineIOVersion
     private let limit: Int
+    private var format: EngineIOPayloadFormat
+    private var position: Position
     /// The beginning of a packet.
     private var partial: [UInt8] = []
-    private var length = Length.digits(value: 0, count: 0)
     private var isEmpty = true
 
     /// - Parameters:
-    ///   - version: The version of the protocol.
+    ///   - format: The form of the body, until another one begins.
     ///   - limit: The maximum size of a packet in bytes.
-    package init(_ version: EngineIOVersion, limit: Int) {
-        (self.version, self.limit) = (version, limit)
+    package init(_ format: EngineIOPayloadFormat, limit: Int) {
+        (self.format, self.limit, self.position) = (format, limit, Position(format))
     }
+
+    /// Begins another body.
+    package mutating func begin(_ format: EngineIOPayloadFormat) { self = Self(format, limit: self.limit) }
 
     /// Reads a piece of the body.
     ///
@@ -139,69 +180,98 @@ package struct EngineIOPayloadReader: Sendable {
     package mutating func read(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(EngineIOError) {
         if bytes.isEmpty { return }
         self.isEmpty = false
-        switch self.version {
-        case .v4: try self.readSeparated(bytes, into: &batch)
-        case .v3: try self.readCounted(bytes, into: &batch)
+        switch self.format {
+        case .separated: try self.readSeparated(bytes, into: &batch)
+        case .counted, .bytes: try self.readCounted(bytes, into: &batch)
         }
     }
 
-    /// Handles the end of the body. The next one can be read then.
+    /// Handles the end of the body. Another one in the same form can be read then.
     ///
     /// - Parameter batch: The packet that is complete with the body is appended to it.
     /// - Throws: ``EngineIOError`` if a packet is cut off.
     package mutating func finish(into batch: inout MessageBatch) throws(EngineIOError) {
-        defer { self = Self(self.version, limit: self.limit) }
+        defer { self.begin(self.format) }
         if self.isEmpty { return }
-        switch (self.version, self.length) {
-        case (.v4, _), (.v3, .units(0)): try self.complete(UnsafeRawBufferPointer(start: nil, count: 0), into: &batch)
-        case (.v3, .digits(_, 0)): break
-        case (.v3, .digits): throw .invalidPayload("a length has no packet")
-        case (.v3, .units): throw .invalidPayload("a packet is cut off")
+        switch (self.format, self.position) {
+        case (.separated, _), (_, .units(left: 0)), (_, .bytes(_, left: 0)):
+            try self.complete(UnsafeRawBufferPointer(start: nil, count: 0), .text, into: &batch)
+        case (_, .kind), (.counted, .length(_, _, digits: 0)): break
+        case (_, .length): throw .invalidPayload("a length has no packet")
+        case (_, .bytes), (_, .units): throw .invalidPayload("a packet is cut off")
         }
     }
 
     private mutating func readSeparated(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(EngineIOError) {
         var start = 0
         while let end = bytes.position(of: EngineIOPayload.separator, from: start) {
-            try self.complete(UnsafeRawBufferPointer(rebasing: bytes[start..<end]), into: &batch)
+            try self.complete(UnsafeRawBufferPointer(rebasing: bytes[start..<end]), .text, into: &batch)
             start = end + 1
         }
         try self.keep(UnsafeRawBufferPointer(rebasing: bytes[start...]))
     }
 
     private mutating func readCounted(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(EngineIOError) {
-        var position = 0
-        while position < bytes.count {
-            switch self.length {
-            case .digits(let value, let count):
-                let byte = bytes[position]
-                position += 1
-                if byte == EngineIOPayload.colon, count > 0 {
-                    self.length = .units(value)
-                } else if UInt8(ascii: "0")...UInt8(ascii: "9") ~= byte, count < 10 {
-                    self.length = .digits(value: value * 10 + Int(byte - UInt8(ascii: "0")), count: count + 1)
+        var index = 0
+        while index < bytes.count {
+            switch self.position {
+            case .kind:
+                guard bytes[index] <= 1 else { throw .invalidPayload("a packet is neither text nor binary") }
+                self.position = .length(bytes[index] == 0 ? .text : .binary, value: 0, digits: 0)
+                index += 1
+            case .length(let kind, let value, let digits):
+                if let digit = self.digit(bytes[index]), digits < 10 {
+                    self.position = .length(kind, value: value * 10 + digit, digits: digits + 1)
+                } else if bytes[index] == (self.format == .bytes ? EngineIOPayload.endOfLength : EngineIOPayload.colon), digits > 0 {
+                    self.position = self.format == .bytes ? .bytes(kind, left: value) : .units(left: value)
                 } else {
-                    throw .invalidPayload(count > 0 ? "the length of a packet isn't a number" : "a packet has no length")
+                    throw .invalidPayload(digits > 0 ? "the length of a packet isn't a number" : "a packet has no length")
                 }
-            case .units(var units):
-                var end = position
-                // The last character ends where the next one begins.
-                while end < bytes.count, units > 0 || EngineIOPayload.units(startingWith: bytes[end]) == 0 {
-                    units -= EngineIOPayload.units(startingWith: bytes[end])
+                index += 1
+            case .bytes(let kind, let left):
+                let end = index + min(left, bytes.count - index)
+                let content = UnsafeRawBufferPointer(rebasing: bytes[index..<end])
+                let isWhole = end - index == left
+                if isWhole, kind == .binary || end < bytes.count && self.beginsPacket(bytes[end], after: content) {
+                    try self.complete(content, kind, into: &batch)
+                    self.position = .kind
+                } else {
+                    try self.keep(content)
+                    self.position = .bytes(kind, left: left - content.count)
+                    if isWhole, end < bytes.count { self.position = .units(left: self.partial.count - EngineIOPayload.units(self.partial)) }
+                }
+                index = end
+            case .units(var left):
+                var end = index
+                // The last character of text ends where the next one begins.
+                while end < bytes.count, left > 0 || EngineIOPayload.units(startingWith: bytes[end]) == 0 {
+                    left -= EngineIOPayload.units(startingWith: bytes[end])
                     end += 1
                 }
-                guard units >= 0 else { throw .invalidPayload("a packet ends within a character") }
-                let text = UnsafeRawBufferPointer(rebasing: bytes[position..<end])
-                position = end
+                guard left >= 0 else { throw .invalidPayload("a packet ends within a character") }
+                let text = UnsafeRawBufferPointer(rebasing: bytes[index..<end])
+                index = end
                 if end < bytes.count {
-                    try self.complete(text, into: &batch)
-                    self.length = .digits(value: 0, count: 0)
+                    try self.complete(text, .text, into: &batch)
+                    self.position = Position(self.format)
                 } else {
                     try self.keep(text)
-                    self.length = .units(units)
+                    self.position = .units(left: left)
                 }
             }
         }
+    }
+
+    /// Whether a byte that follows as many bytes as the length says is the first one of the next packet.
+    ///
+    /// Before engine.io-parser 1.0.5, the length counts UTF-16 code units also in a body of bytes. No parser of Primus writes such a byte in text.
+    private func beginsPacket(_ byte: UInt8, after content: UnsafeRawBufferPointer) -> Bool {
+        byte <= 1 || self.partial.allSatisfy { $0 < 0x80 } && content.allSatisfy { $0 < 0x80 }
+    }
+
+    private func digit(_ byte: UInt8) -> Int? {
+        let zero = self.format == .bytes ? 0 : UInt8(ascii: "0")
+        return zero...(zero + 9) ~= byte ? Int(byte - zero) : nil
     }
 
     private mutating func keep(_ bytes: UnsafeRawBufferPointer) throws(EngineIOError) {
@@ -214,20 +284,23 @@ package struct EngineIOPayloadReader: Sendable {
     }
 
     /// Appends the packet that consists of what was kept and of bytes.
-    private mutating func complete(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(EngineIOError) {
+    private mutating func complete(
+        _ bytes: UnsafeRawBufferPointer, _ kind: WebSocketMessage.Kind, into batch: inout MessageBatch
+    ) throws(EngineIOError) {
         if self.partial.isEmpty {
             try self.check(bytes.count)
-            return self.append(bytes, to: &batch)
+            return self.append(bytes, kind, to: &batch)
         }
         try self.keep(bytes)
-        self.partial.withUnsafeBytes { self.append($0, to: &batch) }
+        self.partial.withUnsafeBytes { self.append($0, kind, to: &batch) }
         self.partial = []
     }
 
-    private func append(_ packet: UnsafeRawBufferPointer, to batch: inout MessageBatch) {
+    private func append(_ packet: UnsafeRawBufferPointer, _ kind: WebSocketMessage.Kind, to batch: inout MessageBatch) {
         // As the original, which ignores empty packets of version 3 alone.
-        if packet.isEmpty, self.version == .v3 { return }
-        if packet.first == EngineIOPayload.base64, let bytes = EngineIOPayload.binary(packet, self.version) {
+        if packet.isEmpty, self.format.version == .v3 { return }
+        if kind == .binary { return batch.append(.binary, Array(packet)) }
+        if packet.first == EngineIOPayload.base64, let bytes = EngineIOPayload.binary(packet, self.format.version) {
             return batch.append(.binary, bytes)
         }
         batch.append(repairing: packet)

@@ -136,10 +136,8 @@ struct ListenerWebSocketTests {
     }
 
     static let invalid: [(request: String, status: Int)] = [
-        (Self.upgrade.replacingFirst("GET", "POST") + "\r\n", 405),
         (Self.upgrade.replacingFirst("13", "8") + "\r\n", 426),
         (Self.upgrade.replacingFirst("dGhlIHNhbXBsZSBub25jZQ==", "short") + "\r\n", 400),
-        (Self.upgrade.replacingFirst("Connection: Upgrade", "Connection: keep-alive") + "\r\n", 400),
         (Self.upgrade.replacingFirst("HTTP/1.1", "HTTP/1.0") + "\r\n", 400),
         (Self.upgrade + "Content-Length: 3\r\n\r\nabc", 400),
     ]
@@ -154,6 +152,18 @@ struct ListenerWebSocketTests {
             client.close()
         }
         #expect(handler.events.log.entries.isEmpty)
+    }
+
+    @Test(arguments: [
+        Self.upgrade.replacingFirst("GET", "POST"), Self.upgrade.replacingFirst("Connection: Upgrade", "Connection: keep-alive"),
+    ])
+    func `a request whose upgrade isn't one of a WebSocket is an ordinary request`(_ request: String) async throws {
+        try await withListener(TestHandler()) { address in
+            let client = try RawClient(address)
+            client.send("\(request)\r\n")
+            #expect(await client.text(until: " /ws ").status == 200)
+            client.close()
+        }
     }
 
     @Test func `a WebSocket may follow requests on the same connection`() async throws {

@@ -18,14 +18,15 @@ package enum ServerHandshake {
     }
 
     /// Checks whether a request is a WebSocket request, and validates it.
+    ///
+    /// An `Upgrade` that `Connection` doesn't name, or of another method than GET, is ignored: it belongs to another connection on the way (RFC 9110
+    /// section 7.8), or isn't one of a WebSocket.
     package static func check(_ request: HTTPRequestHead, isHTTP11: Bool = true) -> Check {
         let headers = request.headers
-        guard headers.contains("Upgrade", token: "websocket") else { return .notAnUpgrade }
-        guard request.method == "GET" else { return Self.reject(405, "Invalid method; a WebSocket request uses GET.", ["Allow": "GET"]) }
-        guard isHTTP11 else { return Self.reject(400, "Invalid HTTP version; a WebSocket request uses HTTP/1.1.") }
-        guard headers.contains("Connection", token: "upgrade") else {
-            return Self.reject(400, "Missing header field Connection: Upgrade.")
+        guard request.method == "GET", headers.contains("Upgrade", token: "websocket"), headers.contains("Connection", token: "upgrade") else {
+            return .notAnUpgrade
         }
+        guard isHTTP11 else { return Self.reject(400, "Invalid HTTP version; a WebSocket request uses HTTP/1.1.") }
         guard headers.values("Sec-WebSocket-Version") == ["13"] else {
             return Self.reject(
                 426, "Unsupported Sec-WebSocket-Version; expected 13.", ["Upgrade": "websocket", "Sec-WebSocket-Version": "13"])

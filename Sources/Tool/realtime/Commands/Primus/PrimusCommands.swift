@@ -31,7 +31,7 @@ struct PrimusWriteCommand: Command {
         summary: "Write a message to a Primus server and print what comes back",
         description: """
             Connects to a server, writes a message, and then prints the server's messages until Control-C, or until --count of them have \
-            arrived. A lost connection is a failure. For another parser than json, the message is EJSON: {"$date":0} is a date, for example.
+            arrived after it. A lost connection is a failure. For another parser than json, the message is EJSON: {"$date":0} is a date, for example.
             """,
         positionals: [
             PrimusClientOptions.url,

@@ -33,6 +33,8 @@ struct PrimusReception: Sendable {
         /// Whether a message was valid.
         var hasShown = false
         var hasOpened = false
+        /// What the client uses because the server has no specification; `nil` if it has one.
+        var assumed: PrimusDialect?
         /// The last error since the client was open.
         var lastError: String?
         /// Whether the client has ended by itself.
@@ -115,6 +117,7 @@ struct PrimusReception: Sendable {
         for await event in events {
             if case .update(let update) = event, printsStates, let line = lines.line(update) { await printer.print(line) }
             switch event {
+            case .update(.dialect(let dialect)): progress.assumed = dialect.version == nil ? dialect : nil
             case .update(.state(.open)): (progress.hasOpened, progress.lastError) = (true, nil)
             case .update(.state(.reconnecting(let error))): progress.lastError = self.connection.message(error)
             case .update(.state(.closed(let error))):
@@ -156,6 +159,11 @@ struct PrimusReception: Sendable {
             progress.hasOpened
             ? "Received \(progress.messages) of \(count) messages from \(endpoint)" : "Cannot connect to \(endpoint)"
         if let reason = progress.lastError { return ToolFailure("\(summary): \(reason)") }
-        return limit.failure(summary, isExceeded: isLate)
+        let failure = limit.failure(summary, isExceeded: isLate)
+        // A server with other settings may take what the client sends, and not answer.
+        guard let assumed = progress.assumed, self.connection.transformer == nil else { return failure }
+        return ToolFailure(
+            "\(failure.message) The server has no specification that can be read, so the transformer \(assumed.transformer) and the parser "
+                + "\(assumed.parser) are used. Check the URL, or set --transformer and --parser.")
     }
 }

@@ -81,7 +81,7 @@ final class HTTPTrace: Sendable {
         // A part of a token can't be recognized.
         case .ended(let error?):
             self.end { state, _ in "\(state.count) bytes, incomplete" }
-            self.report(.log(.debug, "\(self.request.method) \(self.url) failed: \(error.message)"))
+            self.report(.log(.debug, "\(self.request.method) \(self.url) failed: \(self.redact(error.message))"))
         case .cancelled: self.end { state, _ in "\(state.count) bytes, incomplete" }
         }
     }

@@ -1,0 +1,65 @@
+import PrimusClient
+import PrimusWire
+import RealtimeCore
+import RealtimeEncoding
+import Testing
+
+@Suite struct PollingRuleTests {
+    private static let address = PrimusAddress(Endpoint(scheme: "http", host: "host", port: 80))
+    private static let handshake = #"0{"sid":"abc","upgrades":[],"pingInterval":25000,"pingTimeout":60000}"#
+
+    private static func rules(_ version: EngineIOVersion) -> EngineIOPollingRules {
+        EngineIOPollingRules(Self.address, [:], version, messageLimit: 1 << 20, timeout: .seconds(1))
+    }
+
+    /// Passes the rules the answer to a poll.
+    private static func answer(
+        _ rules: inout EngineIOPollingRules, _ contentType: String, _ body: [UInt8]
+    ) throws(TransportError) -> [WebSocketMessage] {
+        _ = rules.received(HTTPResponseHead(status: 200, headers: ["Content-Type": contentType]))
+        var batch = MessageBatch()
+        try body.withUnsafeBufferPointer { bytes throws(TransportError) in
+            try rules.decode(UnsafeRawBufferPointer(bytes), into: &batch)
+        }
+        _ = try rules.bodyEnded(into: &batch)
+        return batch.messages
+    }
+
+    /// A body as a server of engine.io 1 sends it.
+    private static func bytes(_ texts: String...) -> [UInt8] {
+        texts.flatMap { text in [0] + "\(text.utf8.count)".utf8.map { $0 - 0x30 } + [0xFF] + Array(text.utf8) }
+    }
+
+    @Test func `a server of engine io 1 is asked for bytes, and gets bytes`() throws {
+        var rules = Self.rules(.v3)
+        #expect(rules.receivingRequest().endpoint.target == "/primus/?EIO=3&transport=polling&t=0")
+        let octets = "application/octet-stream"
+        #expect(try Self.answer(&rules, octets, Self.bytes(Self.handshake)) == [.text(Self.handshake)])
+        #expect(rules.receivingRequest().endpoint.target == "/primus/?EIO=3&transport=polling&sid=abc&t=1")
+        #expect(try Self.answer(&rules, octets, Self.bytes("4é😀", "42") + [1, 2, 255, 4, 9]) == [.text("4é😀"), .text("42"), .binary([4, 9])])
+        let (request, count) = rules.sendingRequest([WebSocketMessage.text("4é😀"), .binary([4, 200])])
+        #expect(count == 2 && request.headers["Content-Type"] == octets && Hex.encode(request.body) == "0007ff34c3a9f09f9880" + "0102ff04c8")
+        guard case .request(let close) = rules.closing(.normal, reason: "") else { return #expect(Bool(false), "the server is told") }
+        #expect(close.body == Self.bytes("1") && close.headers["Content-Type"] == octets)
+    }
+
+    @Test func `a later server of version 3 gets text, and answers with bytes only if a packet is binary`() throws {
+        var rules = Self.rules(.v3)
+        let text = "text/plain; charset=UTF-8"
+        #expect(try Self.answer(&rules, text, Array("\(Self.handshake.utf8.count):\(Self.handshake)".utf8)) == [.text(Self.handshake)])
+        let binary = Self.bytes("4é") + [1, 2, 255, 4, 9]
+        #expect(try Self.answer(&rules, "application/octet-stream", binary) == [.text("4é"), .binary([4, 9])])
+        #expect(try Self.answer(&rules, text, Array("2:4é6:b4yA==".utf8)) == [.text("4é"), .binary([4, 200])])
+        let (request, count) = rules.sendingRequest([WebSocketMessage.text("4é"), .binary([4, 200])])
+        #expect(count == 2 && request.headers["Content-Type"] == "text/plain;charset=UTF-8")
+        #expect(String(decoding: request.body, as: UTF8.self) == "2:4é6:b4yA==")
+    }
+
+    @Test func `bytes that answer a client of version 4 are an answer of version 3`() {
+        var rules = Self.rules(.v4)
+        let error = #expect(throws: TransportError.self) {
+            try Self.answer(&rules, "application/octet-stream", Self.bytes(Self.handshake))
+        }
+        #expect(error?.code == .protocolViolation && error?.message.contains("version 3 of engine.io") == true)
+    }
+}
