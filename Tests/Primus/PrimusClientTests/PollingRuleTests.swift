@@ -36,9 +36,11 @@ import Testing
         let octets = "application/octet-stream"
         #expect(try Self.answer(&rules, octets, Self.bytes(Self.handshake)) == [.text(Self.handshake)])
         #expect(rules.receivingRequest().endpoint.target == "/primus/?EIO=3&transport=polling&sid=abc&t=1")
-        #expect(try Self.answer(&rules, octets, Self.bytes("4é😀", "42") + [1, 2, 255, 4, 9]) == [.text("4é😀"), .text("42"), .binary([4, 9])])
+        let body = Self.bytes("4é😀", "42") + [1, 2, 255, 4, 9]
+        #expect(try Self.answer(&rules, octets, body) == [.text("4é😀"), .text("42"), .binary([4, 9])])
         let (request, count) = rules.sendingRequest([WebSocketMessage.text("4é😀"), .binary([4, 200])])
-        #expect(count == 2 && request.headers["Content-Type"] == octets && Hex.encode(request.body) == "0007ff34c3a9f09f9880" + "0102ff04c8")
+        #expect(count == 2 && request.headers["Content-Type"] == octets)
+        #expect(Hex.encode(request.body) == "0007ff34c3a9f09f9880" + "0102ff04c8")
         guard case .request(let close) = rules.closing(.normal, reason: "") else { return #expect(Bool(false), "the server is told") }
         #expect(close.body == Self.bytes("1") && close.headers["Content-Type"] == octets)
     }

@@ -91,7 +91,8 @@ import Testing
         #expect(
             bytes.count == 5
                 && hex(bytes.body) == "000106ff347b2261223a22e282acf09f9880227d" + "0104ff04010203" + "0001ff36" + "0001ff34"
-                    + "0006ff3270726f6265")
+                    + "0006ff3270726f6265"
+        )
     }
 
     @Test(arguments: EngineIOPayloadFormat.allCases)

@@ -360,6 +360,38 @@ struct PrimusProcessTests {
         await server.server.stop()
     }
 
+    /// A server without a specification that accepts WebSockets and says nothing.
+    private final class Silent: ListenerHandler, WebSocketEvents {
+        func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
+            responder.respond(HTTPResponse(status: 404))
+        }
+
+        func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
+
+        func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents { self }
+
+        func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
+        func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {}
+        func closed(_ id: ConnectionID, _ reason: CloseReason) {}
+    }
+
+    @Test(arguments: [["listen"], ["write", "1"]])
+    func `without a specification and a message, a failure says what was assumed`(_ command: [String]) async throws {
+        let listener = SocketListener()
+        let port = try await listener.start(Silent()).port
+        for options in [[], ["--transformer", "websockets"]] {
+            var errors = ""
+            // A machine that is busy may need longer to connect.
+            for timeout in ["1", "10", "60"] where !errors.contains("Received 0 of 1") {
+                let arguments = command.dropFirst() + ["--count", "1", "--timeout", timeout] + options
+                errors = try await Tool.run(["primus", command[0], "http://127.0.0.1:\(port)"] + arguments).errors
+            }
+            let assumption = "The server has no specification that can be read, so the transformer websockets and the parser json are used."
+            #expect(errors.contains("Received 0 of 1") && errors.contains(assumption) == options.isEmpty, "\(errors)")
+        }
+        await listener.stop()
+    }
+
     @Test(arguments: Self.commands.dropLast())
     func `a parser of the server's own is a failure that says so`(_ command: String, _ arguments: [String]) async throws {
         let server = try await Server { $0.customParser = OwnParser() }

@@ -23,7 +23,8 @@ package enum ServerHandshake {
     /// section 7.8), or isn't one of a WebSocket.
     package static func check(_ request: HTTPRequestHead, isHTTP11: Bool = true) -> Check {
         let headers = request.headers
-        guard request.method == "GET", headers.contains("Upgrade", token: "websocket"), headers.contains("Connection", token: "upgrade") else {
+        guard request.method == "GET", headers.contains("Upgrade", token: "websocket"), headers.contains("Connection", token: "upgrade")
+        else {
             return .notAnUpgrade
         }
         guard isHTTP11 else { return Self.reject(400, "Invalid HTTP version; a WebSocket request uses HTTP/1.1.") }

@@ -33,7 +33,7 @@ struct PrimusReception: Sendable {
         /// Whether a message was valid.
         var hasShown = false
         var hasOpened = false
-        /// What the client uses because the server has no specification; `nil` if it has one.
+        /// The transformer and the parser that the client uses because the server has no specification; `nil` if it has one.
         var assumed: PrimusDialect?
         /// The last error since the client was open.
         var lastError: String?
