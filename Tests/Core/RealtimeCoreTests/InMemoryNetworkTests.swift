@@ -38,10 +38,13 @@ private final class RecordingHandler: ListenerHandler {
     let requests = EventRecorder<HTTPRequestHead>()
     let responders = EventRecorder<any HTTPResponder>()
     private let decision: UpgradeDecision
+    private let messageLimit: Int?
 
-    init(_ decision: UpgradeDecision = .accept(subprotocol: nil)) {
-        self.decision = decision
+    init(_ decision: UpgradeDecision = .accept(subprotocol: nil), messageLimit: Int? = nil) {
+        (self.decision, self.messageLimit) = (decision, messageLimit)
     }
+
+    func messageLimit(for request: HTTPRequestHead) -> Int? { self.messageLimit }
 
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
         self.requests.record(request)
@@ -83,9 +86,9 @@ private final class Fixture: Sendable {
     let address: ListenerAddress
     let events = RecordedEvents()
 
-    init(_ decision: UpgradeDecision = .accept(subprotocol: nil)) async throws {
+    init(_ decision: UpgradeDecision = .accept(subprotocol: nil), messageLimit: Int? = nil) async throws {
         self.network = InMemoryNetwork(clock: self.clock)
-        self.handler = RecordingHandler(decision)
+        self.handler = RecordingHandler(decision, messageLimit: messageLimit)
         self.listener = self.network.listener()
         self.address = try await self.listener.start(self.handler)
     }
@@ -99,8 +102,9 @@ private final class Fixture: Sendable {
 
     var endpoint: Endpoint { Endpoint(scheme: "ws", host: self.address.host, port: self.address.port, target: "/chat?a=b") }
 
-    func connection(_ subprotocols: [String] = []) -> any WebSocketConnection {
-        let request = WebSocketRequest(self.endpoint, headers: ["X-Test": "1"], subprotocols: subprotocols)
+    func connection(_ subprotocols: [String] = [], messageLimit: Int = 1 << 20) -> any WebSocketConnection {
+        let request = WebSocketRequest(
+            self.endpoint, headers: ["X-Test": "1"], subprotocols: subprotocols, messageLimit: messageLimit)
         return self.network.webSocket.makeConnection(request, id: ConnectionID(rawValue: 1), events: self.events)
     }
 
@@ -201,6 +205,30 @@ private final class Fixture: Sendable {
         end.enqueue(.text("last"))
         end.close(.goingAway, reason: "bye")
         #expect(fixture.events.recorded.all.suffix(2) == [.message(.text, "last"), .closed(.peer(.goingAway, "bye"))])
+    }
+
+    @Test(arguments: [false, true], [false, true])
+    func `a message above the limit of its receiver ends the connection, after those before it`(
+        isPaused: Bool, isFromServer: Bool
+    ) async throws {
+        let fixture = try await Fixture(messageLimit: isFromServer ? 1 : 5)
+        let client = fixture.connection(messageLimit: isFromServer ? 5 : 1)
+        client.open()
+        let server = fixture.handler.connections.all[0]
+        let (sender, receiver) = isFromServer ? (server, client) : (client, server)
+        let (sent, received) = isFromServer ? (fixture.handler.events, fixture.events) : (fixture.events, fixture.handler.events)
+        for events in [sent, received] { _ = events.recorded.take() }
+        if isPaused { receiver.pauseReading() }
+        for text in ["1", "12345", "123456", "2"] { sender.enqueue(.text(text)) }
+        sender.flush()
+        if isPaused {
+            #expect(sent.recorded.all.isEmpty && received.recorded.all.isEmpty)
+            receiver.resumeReading()
+            receiver.flush()
+        }
+        let error = TransportError.oversizedMessage(limit: 5)
+        #expect(received.recorded.all == [.message(.text, "1"), .message(.text, "12345"), .closed(.transport(error))])
+        #expect(sent.recorded.all == [.closed(.peer(.tooLarge, error.message))])
     }
 
     @Test func `writing pauses while too much waits for a peer that has paused reading`() async throws {

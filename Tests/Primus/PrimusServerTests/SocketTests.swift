@@ -48,7 +48,6 @@ import Testing
         await server.stop()
     }
 
-    /// Connects over sockets, because a network in memory has no limits.
     @Test(arguments: BehaviorKind.all)
     func `a message above the limit of the server is a typed error, and affects no other client`(kind: BehaviorKind) async throws {
         var configuration = Self.configuration(kind)

@@ -41,12 +41,16 @@ final class InMemorySocket: WebSocketConnection, InMemoryConnection {
     let id: ConnectionID
     private let network: InMemoryNetwork
     private let role: Role
+    /// The maximum size of a received message in bytes.
+    private let messageLimit: Int
     private let state: Lock<State>
 
-    init(_ network: InMemoryNetwork, _ id: ConnectionID, _ events: (any WebSocketEvents)?, role: Role) {
+    /// - Parameter messageLimit: The maximum size of a received message in bytes, for a server; `nil` for none. A client has that of its request.
+    init(_ network: InMemoryNetwork, _ id: ConnectionID, _ events: (any WebSocketEvents)?, role: Role, messageLimit: Int? = nil) {
         self.network = network
         self.id = id
         self.role = role
+        if case .client(let request) = role { self.messageLimit = request.messageLimit } else { self.messageLimit = messageLimit ?? .max }
         self.state = Lock(State(events: events, output: OutputGauge(limit: network.messageBacklogBytes)))
     }
 
@@ -168,7 +172,8 @@ final class InMemorySocket: WebSocketConnection, InMemoryConnection {
         guard fields.upgradeResponseError == nil, subprotocol.map(request.subprotocols.contains) ?? true else {
             return self.rejected(HTTPResponse(status: 500, text: "The server's response to the WebSocket request is invalid.\n"), request)
         }
-        let server = InMemorySocket(self.network, .nextAccepted(), nil, role: .server(listener))
+        let server = InMemorySocket(
+            self.network, .nextAccepted(), nil, role: .server(listener), messageLimit: handler.messageLimit(for: head))
         guard self.connect(to: server) else { return }
         listener.add(server)
         _ = server.connect(to: self)
@@ -213,8 +218,22 @@ final class InMemorySocket: WebSocketConnection, InMemoryConnection {
             return (state.events, state.peer, state.incoming)
         }
         guard !messages.isEmpty else { return }
-        events?.received(self.id, MessageBatch(messages))
+        let accepted = self.accepted(messages)
+        if !accepted.isEmpty { events?.received(self.id, MessageBatch(accepted)) }
         peer?.sent(messages)
+        if accepted.count < messages.count { self.endOversized() }
+    }
+
+    /// The messages before the first one above the limit.
+    private func accepted(_ messages: [WebSocketMessage]) -> ArraySlice<WebSocketMessage> {
+        messages.prefix { $0.bytes.count <= self.messageLimit }
+    }
+
+    private func endOversized() {
+        let peer = self.state.withLock { $0.phase == .open ? $0.peer : nil }
+        let error = TransportError.oversizedMessage(limit: self.messageLimit)
+        self.end(.transport(error))
+        if self.network.condition != .silent { peer?.end(.peer(.tooLarge, error.message)) }
     }
 
     /// The other end has received messages.
@@ -260,7 +279,8 @@ final class InMemorySocket: WebSocketConnection, InMemoryConnection {
         self.unregister()
         upgrade?.end()
         // Messages that arrived while reading was paused are delivered before the end.
-        if !unread.isEmpty { events?.received(self.id, MessageBatch(unread)) }
+        let accepted = self.accepted(unread)
+        if !accepted.isEmpty { events?.received(self.id, MessageBatch(accepted)) }
         events?.closed(self.id, reason)
     }
 

@@ -165,6 +165,11 @@ public struct TransportError: Error, Hashable, Sendable {
         return TransportError(self.code, message, response: response)
     }
 
+    /// The error of a connection whose peer sends a message above the limit.
+    package static func oversizedMessage(limit: Int) -> TransportError {
+        TransportError(.tooLarge, "The peer sent a message of more than \(limit) bytes. Increase the message limit to accept it.")
+    }
+
     /// The same error without the one that the application threw, which may refer to any of its objects.
     package var withoutCause: TransportError { self.cause == nil ? self : TransportError(self.code, self.message) }
 

@@ -126,8 +126,7 @@ package struct FrameDecoder: Sendable {
                 : .violation("The peer began a message inside a fragmented message.")
         }
         guard header.length <= self.messageLimit &- self.assembled.count else {
-            throw FrameError(
-                .tooLarge, "The peer sent a message of more than \(self.messageLimit) bytes. Increase the message limit to accept it.")
+            throw FrameError(.tooLarge, TransportError.oversizedMessage(limit: self.messageLimit).message)
         }
     }
 
