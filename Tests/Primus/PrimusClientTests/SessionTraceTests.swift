@@ -160,7 +160,8 @@ import Testing
         var session = SessionHarness()
         session.establish()
         // No specification says who pings, so the client asks for its ID. A server that doesn't answer that answers a ping frame.
-        #expect(session.advance(by: .seconds(44)).filter { $0.hasPrefix("#1") } == [#"#1 "primus::id::""#, "#1 ping"])
+        let questions = Array(repeating: [#"#1 "primus::id::""#, "#1 ping"], count: 2).joined()
+        #expect(session.advance(by: .seconds(44)).filter { $0.hasPrefix("#1") } == Array(questions))
         #expect(
             session.advance(by: .seconds(1))
                 == ["offline", "[incoming::end]", "readyStateChange end", "close", "reconnect scheduled 1", "abandon #1"])

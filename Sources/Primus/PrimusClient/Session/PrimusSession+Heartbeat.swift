@@ -20,9 +20,9 @@ extension PrimusSession {
             (policy.probeAfterSilence, policy.pingAfterNotSending) = (interval < limit ? interval : limit * 2 / 3, interval)
         case .serverPings(nil)?, PrimusSpec.Heartbeat.none?: policy.probeAfterSilence = limit * 2 / 3
         case nil:
-            // A server of either kind takes the question for its ID as life, and answers it. If it doesn't, there is time for a ping frame.
-            let interval = min(Self.defaultProbe, limit * 4 / 9)
-            (policy.probeAfterSilence, policy.pingAfterNotSending, policy.countsPingsOnly) = (interval, interval, true)
+            // A server of either kind takes the question for its ID as life, and answers it.
+            let interval = min(Self.defaultProbe, limit / 2)
+            (policy.probeAfterSilence, policy.pingAfterNotSending) = (interval, interval)
         }
         if let handshake = self.attempt.handshake, case .engineIO(.v3, _) = self.attempt.framing {
             let interval = Self.milliseconds(handshake.pingInterval)
@@ -65,10 +65,7 @@ extension PrimusSession {
     package func ping(now: Instant) -> WebSocketMessage {
         switch self.attempt.dialect.heartbeat {
         case .clientPings? where !self.hasReceivedServerPing: return self.framed(.ping(self.timestamp(now)))
-        case nil where !self.hasReceivedServerPing:
-            // Primus 1 doesn't answer the question for the ID, but each WebSocket answers a ping frame.
-            let isUnanswered = self.pingSentAt != nil && self.attempt.connectionKind.transport == .webSockets
-            return isUnanswered ? WebSocketMessage(.ping, []) : self.framed(.idRequest)
+        case nil where !self.hasReceivedServerPing: return self.framed(.idRequest)
         default: break
         }
         if case .engineIO(.v3, _) = self.attempt.framing, let ping = self.attempt.framing.ping() { return ping }
@@ -93,12 +90,19 @@ extension PrimusSession {
             self.trace(.outgoingPing(text), &effects)
         }
         self.trace(.sent, message.kind, message.bytes[...], &effects)
-        // The server may be one that counts nothing but pings of engine.io as life.
-        guard self.attempt.dialect.heartbeat == nil, case .engineIO(.v3, _) = self.attempt.framing, let ping = self.attempt.framing.ping(),
-            ping != message, let id = self.connection.connected
-        else { return }
+        guard self.attempt.dialect.heartbeat == nil, let ping = self.secondPing, ping != message, let id = self.connection.connected else {
+            return
+        }
         effects.commands.append(.send(id, ping))
         self.trace(.sent, ping.kind, ping.bytes[...], &effects)
+    }
+
+    /// The message that accompanies the question for the ID, to a server whose heartbeat isn't known; `nil` for none.
+    private var secondPing: WebSocketMessage? {
+        // The server may be one that counts nothing but pings of engine.io as life.
+        if case .engineIO(.v3, _) = self.attempt.framing { return self.attempt.framing.ping() }
+        // Primus 1 doesn't answer the question, but each WebSocket answers a ping frame.
+        return self.attempt.connectionKind.transport == .webSockets ? WebSocketMessage(.ping, []) : nil
     }
 
     /// Measures the round-trip time with the answer to a ping.
