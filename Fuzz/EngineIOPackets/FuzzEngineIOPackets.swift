@@ -2,15 +2,15 @@ import PrimusWire
 import RealtimeCoding
 import RealtimeCore
 
-/// Reads arbitrary bytes as messages and bodies of engine.io. The first byte chooses the version, and the form of a body.
+/// Reads arbitrary bytes as messages and bodies of engine.io. The first byte chooses the version.
 ///
 /// Reading must not crash, and packets must be the same after encoding and decoding.
 @_cdecl("LLVMFuzzerTestOneInput")
 public func fuzzEngineIOPackets(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     guard count >= 1, let start else { return 0 }
     let version = start[0] & 1 == 0 ? EngineIOVersion.v3 : .v4
-    let format = version == .v3 && start[0] & 2 != 0 ? .bytes : EngineIOPayloadFormat(version)
     let bytes = Array(UnsafeBufferPointer(start: start + 1, count: count - 1))
+    let format = version == .v3 && EngineIOPayload.isBytes(bytes) ? .bytes : EngineIOPayloadFormat(version)
 
     for framing in [PrimusFraming.engineIO(version, .client), .engineIO(version, .server)] {
         bytes.withUnsafeBytes { framing.read(.binary, $0) { _ in } }
@@ -37,7 +37,7 @@ public func fuzzEngineIOPackets(_ start: UnsafePointer<UInt8>?, _ count: Int) ->
 
 /// Reads a body in pieces, up to the first error.
 private func read(_ body: [UInt8], _ format: EngineIOPayloadFormat, pieces: Int) -> [WebSocketMessage] {
-    var reader = EngineIOPayloadReader(format, limit: 1 << 20)
+    var reader = EngineIOPayloadReader(format == .separated ? .v4 : .v3, limit: 1 << 20)
     var batch = MessageBatch()
     do throws(EngineIOError) {
         var rest = body[...]

@@ -88,7 +88,7 @@ final class LoadPrimusRequests: Sendable {
         if request.method == "GET" {
             if let body = session.takeBody() { answer = LoadHTTP.response(body) } else { session.place = place }
         } else {
-            var reader = EngineIOPayloadReader(.separated, limit: 1 << 20)
+            var reader = EngineIOPayloadReader(.v4, limit: 1 << 20)
             var batch = MessageBatch()
             try? body.withUnsafeBytes { bytes throws(EngineIOError) in
                 try reader.read(bytes, into: &batch)

@@ -231,6 +231,16 @@ private final class Fixture: Sendable {
         #expect(sent.recorded.all == [.closed(.peer(.tooLarge, error.message))])
     }
 
+    @Test func `the answer to a message precedes the end because of the next one`() async throws {
+        let fixture = try await Fixture(messageLimit: 5)
+        let client = fixture.open()
+        client.enqueue(WebSocketMessage(.ping, Array("a long ping".utf8)))
+        client.enqueue(.text("123456"))
+        client.flush()
+        let reason = TransportError.oversizedMessage(limit: 5).message
+        #expect(fixture.events.recorded.all == [.message(.pong, "a long ping"), .closed(.peer(.tooLarge, reason))])
+    }
+
     @Test func `writing pauses while too much waits for a peer that has paused reading`() async throws {
         let fixture = try await Fixture()
         fixture.network.messageBacklogBytes = 10

@@ -57,6 +57,26 @@ import Testing
         #expect(String(decoding: request.body, as: UTF8.self) == "2:4é6:b4yA==")
     }
 
+    @Test(arguments: ["application/octet-stream; charset=utf-8", "Application/Octet-Stream", "text/plain", ""])
+    func `a body is read by its first byte, whatever content type a proxy gives it`(contentType: String) throws {
+        var rules = Self.rules(.v3)
+        // A message may follow the handshake in the same body.
+        let packets = try Self.answer(&rules, contentType, Self.bytes(Self.handshake, "4é"))
+        #expect(packets == [.text(Self.handshake), .text("4é")])
+        let (request, _) = rules.sendingRequest([WebSocketMessage.text("4é")])
+        #expect(request.body == Self.bytes("4é"))
+        #expect(try Self.answer(&rules, contentType, Array("2:4é".utf8)) == [.text("4é")])
+    }
+
+    @Test(arguments: EngineIOPayloadFormat.allCases)
+    func `the ID of a session is removed from each form of its handshake, and nothing from messages`(format: EngineIOPayloadFormat) {
+        for (packets, isHidden) in [([Self.handshake], true), ([Self.handshake, "4é"], true), ([#"4{"sid":"abc"}"#], false)] {
+            let text = String(decoding: EngineIOPayload.encode(packets.map { .text($0) }[...], format).body, as: UTF8.self)
+            let redacted = PrimusFrameText.redactSID(text)
+            #expect(redacted.contains(#""abc""#) != isHidden && (redacted == text) != isHidden, "\(redacted)")
+        }
+    }
+
     @Test func `bytes that answer a client of version 4 are an answer of version 3`() {
         var rules = Self.rules(.v4)
         let error = #expect(throws: TransportError.self) {

@@ -193,7 +193,12 @@ import Testing
         session.respond(1, 404)
         session.refuse(501)
         session.respond(2, 200, #"{"websocket":true}"#)
-        for status in [502, 503, 505] { session.refuse(status) }
+        // With the texts of pages, of which an error keeps the start.
+        for status in [502, 503, 505] {
+            let text = "The server answered with the status \(status)." + String(repeating: " A long text.", count: status == 505 ? 1 : 30)
+            let response = HTTPResponse(HTTPResponseHead(status: status), body: [])
+            session.close(.transport(TransportError(.upgradeRejected, text, response: response)))
+        }
         let message = Self.error(of: session)?.message ?? ""
         for text in ["Nor is there", "status 501", "status 502", "status 503", "status 505"] {
             #expect(message.ranges(of: text).count == 1, "\(text): \(message)")
@@ -226,16 +231,6 @@ import Testing
         other.open()
         other.refuse(403, refusal.message)
         #expect((Self.error(of: other) ?? other.machine.lossError)?.serverCode == nil)
-    }
-
-    @Test(arguments: [(#"{"reason":"Banned"}"#, true), ("42", true), ("null", false)])
-    func `an error of the application that isn't text is shown as JSON`(value: String, isRefusal: Bool) {
-        var session = SessionHarness(.updates)
-        session.establish()
-        let response = HTTPResponse(HTTPResponseHead(status: 403), body: Array(#"{"error":\#(value)}"#.utf8))
-        session.close(.transport(TransportError(.requestRejected, "The server answered with the status 403.", response: response)))
-        let error = Self.error(of: session)
-        #expect(error?.code == (isRefusal ? .unauthorized : nil) && error?.serverMessage == (isRefusal ? value : nil))
     }
 
     @Test(arguments: [(404, "Check the path of the URL, and the transformer."), (503, "Check the server, and proxies before it.")])

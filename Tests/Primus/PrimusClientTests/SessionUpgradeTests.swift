@@ -55,17 +55,33 @@ import Testing
         #expect(session.closed(Self.polling, .requested) == ["transport webSockets", "#2 5", "#2 40", "#2 41", "#2 42"])
     }
 
-    @Test func `the limit of the queue counts for much that is written during the move, or after the end`() {
-        let large = PrimusValue.string(String(repeating: "x", count: 200_000))
-        var session = Self.moving { $0.queue = .refuse(1) }
+    @Test func `the limit of the queue counts for what is written during the move after much, and after the end`() {
+        let large = PrimusValue.string(String(repeating: "x", count: 300_000))
+        var session = Self.moving { $0.queue = .dropOldest(1) }
         session.opened(Self.webSocket)
         session.receive("3probe", on: Self.webSocket)
-        #expect(session.write(large, waiter: 1).isEmpty)
-        #expect(session.write(large, waiter: 2) == ["fail 2 queueFull"] && session.write("small").isEmpty)
-        session.step { $0.stop(now: $1, &$2) }
-        #expect(session.write("a").isEmpty && session.machine.queuedCount == 3)
-        session.write("b")
-        #expect(session.machine.queuedCount == 3)
+        // As a connection does, which takes the message with which writing pauses.
+        #expect(session.write(.int(1), waiter: 1).isEmpty && session.write(large, waiter: 2).isEmpty)
+        #expect(session.write(.int(3), waiter: 3).isEmpty)
+        #expect(session.write(.int(4), waiter: 4) == ["fail 3 dropped"])
+        let lines = session.closed(Self.polling, .requested)
+        #expect(lines.prefix(3) == ["transport webSockets", "#2 5", "#2 41"] && lines.contains("#2 44"), "\(lines.count)")
+        #expect(lines.filter { $0.hasPrefix("resume") } == ["resume 1", "resume 2", "resume 4"])
+    }
+
+    @Test(arguments: [PrimusQueuePolicy.refuse(0), .dropOldest(0), .refuse(1), .dropOldest(1)])
+    func `what was written during the move waits for the next connection, unless the queue keeps nothing`(policy: PrimusQueuePolicy) {
+        var session = Self.moving { $0.queue = policy }
+        session.opened(Self.webSocket)
+        session.receive("3probe", on: Self.webSocket)
+        for number in 1...3 { #expect(session.write(.int(Int64(number)), waiter: UInt64(number)).isEmpty) }
+        let lines = session.closed(Self.polling, drop)
+        let keeps = policy.limit > 0
+        #expect(lines.filter { $0.hasPrefix("fail") } == (keeps ? [] : (1...3).map { "fail \($0) connectionLost" }), "\(lines)")
+        session.advance(by: .seconds(1))
+        let next = ConnectionID(rawValue: 3)
+        session.opened(next, head: HTTPResponseHead(status: 200))
+        #expect(session.receive(Self.handshake, on: next).filter { $0.hasPrefix("#3") } == (keeps ? ["#3 41", "#3 42", "#3 43"] : []))
     }
 
     @Test(arguments: ["end", "answer", "limit"])

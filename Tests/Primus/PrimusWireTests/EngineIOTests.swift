@@ -197,7 +197,7 @@ import Testing
     func `bodies of old servers are read in each of their forms`(line: String) throws {
         let fields = line.split(separator: "\t").map(String.init)
         let body = try #require(Hex.decode(fields[3]))
-        let decoded = EngineIOPayload.decode(body, EngineIOPayloadFormat(contentType: fields[2]))
+        let decoded = EngineIOPayload.decode(body, fields[2] == EngineIOPayloadFormat.octets ? .bytes : .counted)
         let sid = String(repeating: "S", count: 20)
         let handshake = #"0{"sid":"\#(sid)","upgrades":["websocket"],"pingInterval":25000,"pingTimeout":60000}"#
         let packets =

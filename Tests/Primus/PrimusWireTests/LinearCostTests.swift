@@ -19,6 +19,14 @@ import Testing
         }
     }
 
+    @Test func `reading a long packet of a body of bytes in pieces costs as much as it has bytes`() async throws {
+        try await expectLinearCost { count in
+            let packet = WebSocketMessage.text("4" + String(repeating: "é😀", count: count))
+            let body = EngineIOPayload.encode([packet], .bytes).body
+            return { #expect(EngineIOPayload.decode(body, .bytes, pieces: 100).packets == [packet]) }
+        }
+    }
+
     @Test(arguments: ParserTests.codings)
     func `decoding an object costs as much as it has members`(coding: PrimusCoding) async throws {
         try await expectLinearCost { count in

@@ -47,7 +47,7 @@ extension EngineIOPayload {
     static func decode(
         _ body: [UInt8], _ format: EngineIOPayloadFormat, limit: Int = 1 << 20, pieces: Int = .max
     ) -> (packets: [WebSocketMessage], error: EngineIOError?) {
-        var reader = EngineIOPayloadReader(format, limit: limit)
+        var reader = EngineIOPayloadReader(format == .separated ? .v4 : .v3, limit: limit)
         var batch = MessageBatch()
         do throws(EngineIOError) {
             var rest = body[...]

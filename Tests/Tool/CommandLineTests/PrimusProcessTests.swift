@@ -386,7 +386,7 @@ struct PrimusProcessTests {
                 let arguments = command.dropFirst() + ["--count", "1", "--timeout", timeout] + options
                 errors = try await Tool.run(["primus", command[0], "http://127.0.0.1:\(port)"] + arguments).errors
             }
-            let assumption = "The server has no specification that can be read, so the transformer websockets and the parser json are used."
+            let assumption = "The server has no specification that can be read, so the transformer websockets is used."
             #expect(errors.contains("Received 0 of 1") && errors.contains(assumption) == options.isEmpty, "\(errors)")
         }
         await listener.stop()

@@ -28,6 +28,8 @@ final class InMemorySocket: WebSocketConnection, InMemoryConnection {
         var outgoing: [WebSocketMessage] = []
         var incoming: [WebSocketMessage] = []
         var isPaused = false
+        /// Whether a message above the limit has arrived, which ends the connection. What follows isn't delivered.
+        var isOversized = false
         /// The bytes that this end has sent and the other end has not received yet.
         var output: OutputGauge
         /// More bytes than the limit wait. If the peer has paused reading, the next `flush` ends the connection.
@@ -213,8 +215,9 @@ final class InMemorySocket: WebSocketConnection, InMemoryConnection {
 
     private func deliver() {
         let (events, peer, messages) = self.state.withLock { state -> ((any WebSocketEvents)?, InMemorySocket?, [WebSocketMessage]) in
-            guard state.phase == .open, !state.isPaused else { return (nil, nil, []) }
+            guard state.phase == .open, !state.isPaused, !state.isOversized else { return (nil, nil, []) }
             defer { state.incoming = [] }
+            state.isOversized = self.accepted(state.incoming).count < state.incoming.count
             return (state.events, state.peer, state.incoming)
         }
         guard !messages.isEmpty else { return }
@@ -226,14 +229,18 @@ final class InMemorySocket: WebSocketConnection, InMemoryConnection {
 
     /// The messages before the first one above the limit.
     private func accepted(_ messages: [WebSocketMessage]) -> ArraySlice<WebSocketMessage> {
-        messages.prefix { $0.bytes.count <= self.messageLimit }
+        messages.prefix { $0.kind == .ping || $0.kind == .pong || $0.bytes.count <= self.messageLimit }
     }
 
+    /// Ends the connection after what the owner has sent in response to the messages before.
     private func endOversized() {
-        let peer = self.state.withLock { $0.phase == .open ? $0.peer : nil }
-        let error = TransportError.oversizedMessage(limit: self.messageLimit)
-        self.end(.transport(error))
-        if self.network.condition != .silent { peer?.end(.peer(.tooLarge, error.message)) }
+        self.flush()
+        self.network.submit {
+            let peer = self.state.withLock { $0.phase == .open ? $0.peer : nil }
+            let error = TransportError.oversizedMessage(limit: self.messageLimit)
+            self.end(.transport(error))
+            if self.network.condition != .silent { peer?.end(.peer(.tooLarge, error.message)) }
+        }
     }
 
     /// The other end has received messages.

@@ -20,8 +20,6 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
     private var handshake: EngineIOHandshake?
     /// The form of the bodies that the client sends.
     private var format: EngineIOPayloadFormat
-    /// Whether the current response is one of version 3 that isn't text.
-    private var isOfOtherVersion = false
     /// Whether the server has ended the session.
     private var isClosed = false
     private var requests: Int64 = 0
@@ -35,7 +33,7 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
     package init(_ address: PrimusAddress, _ headers: HTTPHeaders, _ version: EngineIOVersion, messageLimit: Int, timeout: Duration) {
         (self.address, self.headers, self.version, self.timeout) = (address, headers, version, timeout)
         (self.endpoint, self.format) = (address.engineIO(version, .polling), EngineIOPayloadFormat(version))
-        self.reader = EngineIOPayloadReader(self.format, limit: messageLimit)
+        self.reader = EngineIOPayloadReader(version, limit: messageLimit)
     }
 
     /// Each packet has a limit, and a server sends all that it has.
@@ -66,24 +64,17 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
         return self.request("GET", idleTimeout: wait ?? self.timeout)
     }
 
+    package func received(_ head: HTTPResponseHead) -> HTTPVerdict { head.status == 200 ? .proceed : .reject }
+
     /// A server of version 3 answers with bytes if a packet is binary. One before engine.io 2.1 does so always, and encodes text twice if a client
-    /// doesn't accept that; it reads bytes correctly as well.
+    /// doesn't accept that; it reads bytes correctly as well. The content type doesn't matter: proxies change it.
     ///
     /// Source: `encodePayload` in `index.js` of engine.io-parser 1.3 and 2.2.
-    package mutating func received(_ head: HTTPResponseHead) -> HTTPVerdict {
-        guard head.status == 200 else { return .reject }
-        let format = EngineIOPayloadFormat(contentType: head.headers["Content-Type"])
-        if self.version == .v3 {
-            self.reader.begin(format)
-            if self.handshake == nil { self.format = format }
-        } else {
-            self.isOfOtherVersion = self.handshake == nil && format == .bytes
-        }
-        return .proceed
-    }
-
     package mutating func decode(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(TransportError) {
+        let isFirst = self.handshake == nil
+        if isFirst, self.version == .v4, EngineIOPayload.isBytes(bytes) { throw self.otherVersion }
         try self.read(into: &batch) { reader, batch throws(EngineIOError) in try reader.read(bytes, into: &batch) }
+        if isFirst { self.format = self.reader.format }
     }
 
     package mutating func bodyEnded(into batch: inout MessageBatch) throws(TransportError) -> HTTPVerdict {
@@ -100,7 +91,6 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
         into batch: inout MessageBatch,
         _ body: (inout EngineIOPayloadReader, inout MessageBatch) throws(EngineIOError) -> Void
     ) throws(TransportError) {
-        if self.isOfOtherVersion { throw self.otherVersion }
         let start = batch.entries.count
         do throws(EngineIOError) {
             try body(&self.reader, &batch)

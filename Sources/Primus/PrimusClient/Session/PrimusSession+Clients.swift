@@ -228,8 +228,10 @@ package enum PrimusFrameText {
     /// Removes the ID of a session from its first packet of engine.io, or from a payload that begins with it. The ID gives access to the
     /// messages of a session over polling.
     package static func redactSID(_ text: String) -> String {
-        let start = text.utf8.drop { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) || $0 == UInt8(ascii: ":") }
-        let digits = text.utf8[..<start.startIndex]
+        // The length in a body of bytes, whose last byte isn't text.
+        let packet = text.utf8.drop { $0 <= 9 || [0xEF, 0xBF, 0xBD].contains($0) }
+        let start = packet.drop { (UInt8(ascii: "0")...UInt8(ascii: "9")).contains($0) || $0 == UInt8(ascii: ":") }
+        let digits = packet[..<start.startIndex]
         // As in `0{` and, with the length of engine.io 3, `97:0{`.
         guard digits.count <= 10, digits.last == UInt8(ascii: "0"), start.first == UInt8(ascii: "{") else { return text }
         let object = start.prefix { $0 != UInt8(ascii: "}") }

@@ -373,7 +373,7 @@ extension PrimusSession {
             // Each kind of connection has the same version.
             if ending.failure.serverCode == .engineIOUnsupportedVersion { return false }
             guard ending.kind == .timedOut || self.isFailureOfKind(ending) else { return false }
-            self.attempt.failures.add(self.attempt.connectionKind, ending.failure.message)
+            self.attempt.failures.add(self.attempt.connectionKind, ending.lastProblem ?? ending.failure.message)
             if self.nextConnectionKind == nil { return false }
             if self.attempt.hasChangedVersion {
                 // The version wasn't what the server refused.

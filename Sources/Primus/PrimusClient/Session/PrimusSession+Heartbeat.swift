@@ -90,19 +90,18 @@ extension PrimusSession {
             self.trace(.outgoingPing(text), &effects)
         }
         self.trace(.sent, message.kind, message.bytes[...], &effects)
-        guard self.attempt.dialect.heartbeat == nil, let ping = self.secondPing, ping != message, let id = self.connection.connected else {
-            return
-        }
+        let ping = self.secondPing
+        guard self.attempt.dialect.heartbeat == nil, ping != message, let id = self.connection.connected else { return }
         effects.commands.append(.send(id, ping))
         self.trace(.sent, ping.kind, ping.bytes[...], &effects)
     }
 
-    /// The message that accompanies the question for the ID, to a server whose heartbeat isn't known; `nil` for none.
-    private var secondPing: WebSocketMessage? {
+    /// The message that accompanies the question for the ID, to a server whose heartbeat isn't known.
+    private var secondPing: WebSocketMessage {
         // The server may be one that counts nothing but pings of engine.io as life.
-        if case .engineIO(.v3, _) = self.attempt.framing { return self.attempt.framing.ping() }
-        // Primus 1 doesn't answer the question, but each WebSocket answers a ping frame.
-        return self.attempt.connectionKind.transport == .webSockets ? WebSocketMessage(.ping, []) : nil
+        if case .engineIO(.v3, _) = self.attempt.framing, let ping = self.attempt.framing.ping() { return ping }
+        // Primus 1 doesn't answer the question, but each WebSocket answers a ping frame, and each server over HTTP the request in its place.
+        return WebSocketMessage(.ping, [])
     }
 
     /// Measures the round-trip time with the answer to a ping.

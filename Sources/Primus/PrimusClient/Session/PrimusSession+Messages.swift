@@ -124,7 +124,7 @@ extension PrimusSession {
     ) {
         effects.commands.append(.close(id, code, reason: ""))
         let reason = CloseReason.transport(TransportError(.closed, failure.message))
-        self.end(id, Ending(reason: reason, kind: kind, failure: self.explained(failure)), now: now, &effects)
+        self.end(id, self.explained(Ending(reason: reason, kind: kind, failure: failure)), now: now, &effects)
     }
 
     /// The encoding of Primus's own messages. With a parser of the application, the connection translates them, because its code isn't called
@@ -244,9 +244,9 @@ extension PrimusSession {
 
     /// Sends a message, and delivers it to the consumers of messages.
     mutating func send(_ message: WebSocketMessage, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
-        if case .moving(var held, let bytes) = self.upgrade {
+        if case .moving(var held, let exempt) = self.upgrade {
             held.append(message)
-            return self.upgrade = .moving(held: held, bytes: bytes)
+            return self.upgrade = .moving(held: held, exempt: exempt)
         }
         effects.commands.append(.send(id, message))
         self.connection.sent(id, now: now)

@@ -20,8 +20,8 @@ extension PrimusSession {
         /// The server has until this time to answer.
         case probing(deadline: Instant)
         /// The packets of heartbeats and plugins wait that are sent on the WebSocket after the move. Other messages wait in the queue, whose limit
-        /// doesn't count for as many bytes as a connection takes without pausing.
-        case moving(held: [WebSocketMessage], bytes: Int)
+        /// doesn't count the first ones: those that the connection would have taken.
+        case moving(held: [WebSocketMessage], exempt: (count: Int, bytes: Int))
     }
 
     private static let probe = "probe"
@@ -72,7 +72,7 @@ extension PrimusSession {
                 return self.abandonUpgrade("the server answered the probe with \(text)", &effects)
             }
             guard let old = self.move.complete(&self.connection, now: now) else { return }
-            (self.upgrade, self.movedConnection) = (.moving(held: [], bytes: 0), old)
+            (self.upgrade, self.movedConnection) = (.moving(held: [], exempt: (0, 0)), old)
             // Nothing that keeps the connection alive may precede the packet that moves it.
             self.connection.suspendHeartbeat(id, true, now: now)
             effects.commands.append(.close(old, .normal, reason: EngineIOPollingRules.upgraded))
@@ -115,12 +115,17 @@ extension PrimusSession {
         self.writingCallers.resumeAll(.success(.none), &effects)
     }
 
-    /// Counts a message that waits for the end of the move.
+    /// The number of messages at the beginning of the queue that its limit doesn't count.
+    var exemptCount: Int { if case .moving(_, let exempt) = self.upgrade { exempt.count } else { 0 } }
+
+    /// Exempts a message from the limit of the queue, as long as the connection would not have paused writing.
     ///
-    /// - Returns: Whether a connection would take it without a limit.
-    mutating func countWhileMoving(_ bytes: Int) -> Bool {
-        guard case .moving(let held, let before) = self.upgrade, before + bytes <= OutputGauge.mark else { return false }
-        self.upgrade = .moving(held: held, bytes: before + bytes)
+    /// - Returns: Whether it is exempt.
+    mutating func exempt(_ bytes: Int) -> Bool {
+        guard case .moving(let held, let exempt) = self.upgrade, !self.isWritingPaused, exempt.bytes <= OutputGauge.mark,
+            self.queue.count <= exempt.count
+        else { return false }
+        self.upgrade = .moving(held: held, exempt: (exempt.count + 1, exempt.bytes + bytes))
         return true
     }
 

@@ -86,11 +86,13 @@ extension PrimusSession {
         }
         var entry = PrimusWriteQueue.Entry(
             content: content, waiter: waiter, isBound: mode == .failIfNotOpen, pluginCaller: pluginCaller)
-        if self.openConnection != nil, self.isMoving, !self.isWritingPaused {
+        if self.openConnection != nil, self.isMoving {
             do throws(PrimusError) {
                 let packet = try self.packet(content)
                 entry.content = .packet(packet, self.coding ?? .json)
-                if self.countWhileMoving(packet.bytes.count) {
+                if self.exempt(packet.bytes.count) {
+                    // A queue that keeps no message keeps none for another connection.
+                    entry.isBound = entry.isBound || self.options.queue.limit <= 0
                     self.queue.append(entry)
                     return nil
                 }
@@ -98,7 +100,7 @@ extension PrimusSession {
                 return error
             }
         }
-        switch self.queue.add(entry, self.options.queue) {
+        switch self.queue.add(entry, self.options.queue, exempt: self.exemptCount) {
         case .added: return nil
         case .refused(let error): return error
         case .dropped(let entry):

@@ -116,6 +116,8 @@ package struct PrimusSession: ConfigurableSession {
         package var reason: CloseReason
         var kind: Kind
         var failure: PrimusError
+        /// The message of the last problem, if the failure also says what has failed before.
+        var lastProblem: String?
         /// Whether another attempt fails as well.
         var isFinal = false
         /// Whether the server refuses credentials that it has accepted before.
@@ -480,8 +482,8 @@ package struct PrimusSession: ConfigurableSession {
     /// Ends an attempt because of an error.
     mutating func fail(_ id: ConnectionID, _ error: PrimusError, isFinal: Bool = false, now: Instant, _ effects: inout Effects<Self>) {
         let reason = CloseReason.transport(error.transportError ?? TransportError(.protocolViolation, error.message))
-        let failure = isFinal ? error : self.explained(error, mentionsSpec: false)
-        self.end(id, Ending(reason: reason, kind: .refused, failure: failure, isFinal: isFinal), now: now, &effects)
+        let ending = Ending(reason: reason, kind: .refused, failure: error, isFinal: isFinal)
+        self.end(id, isFinal ? ending : self.explained(ending, mentionsSpec: false), now: now, &effects)
     }
 
     package func ending(for reason: CloseReason, now: Instant) -> Ending {
@@ -499,29 +501,28 @@ package struct PrimusSession: ConfigurableSession {
         if wasConnected, failure.code == .unauthorized, !self.preparation.isEmpty {
             return Ending(reason: reason, kind: kind, failure: failure, refusesCredentials: true)
         }
-        return Ending(reason: reason, kind: kind, failure: self.explained(failure), isFinal: isPermanent)
+        return self.explained(Ending(reason: reason, kind: kind, failure: failure, isFinal: isPermanent))
     }
 
-    /// Adds what has failed before in this attempt.
+    /// Adds what has failed before to the end of an attempt.
     ///
     /// - Parameter mentionsSpec: Whether a missing specification may be the cause.
-    func explained(_ failure: PrimusError, mentionsSpec: Bool = true) -> PrimusError {
-        var message = failure.message
-        if self.connection.connected == nil {
-            // Said once: the first failure of an attempt with several kinds of connections is part of the last error.
-            if mentionsSpec, self.attempt.failures.isEmpty, let problem = self.knowledge.specProblem {
-                let advice = message.containsText("Check the path") ? "" : " Check the path of the URL."
-                message += " Nor is there a specification at \(self.address.spec): \(Excerpt.sentence(problem))\(advice)"
-            }
-            message = self.attempt.failures.added(to: message)
+    func explained(_ ending: Ending, mentionsSpec: Bool = true) -> Ending {
+        if self.connection.connected != nil { return ending }
+        let failure = ending.failure
+        var message = self.attempt.failures.added(to: failure.message)
+        if mentionsSpec, let problem = self.knowledge.specProblem {
+            let advice = message.containsText("Check the path") ? "" : " Check the path of the URL."
+            message += " Nor is there a specification at \(self.address.spec): \(Excerpt.sentence(problem))\(advice)"
         }
         if failure.code != .unauthorized, let refusal = self.attempt.refusal?.error {
             message += " Before, the server refused other credentials: \(refusal.message)"
         }
-        if message == failure.message { return failure }
-        return PrimusError(
-            failure.code, message,
-            serverMessage: failure.serverMessage, serverCode: failure.serverCode, cause: failure.cause)
+        var explained = ending
+        explained.lastProblem = failure.message
+        explained.failure = PrimusError(
+            failure.code, message, serverMessage: failure.serverMessage, serverCode: failure.serverCode, cause: failure.cause)
+        return explained
     }
 
     /// Whether a connection was established since the last start.

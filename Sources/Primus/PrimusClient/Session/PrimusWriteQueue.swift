@@ -35,11 +35,14 @@ package struct PrimusWriteQueue: Sendable {
         case refused(PrimusError)
     }
 
-    package mutating func add(_ entry: Entry, _ policy: PrimusQueuePolicy) -> Added {
+    /// Adds a message, if the policy permits it.
+    ///
+    /// - Parameter exempt: The number of messages at the beginning that the limit doesn't count.
+    package mutating func add(_ entry: Entry, _ policy: PrimusQueuePolicy, exempt: Int = 0) -> Added {
         var dropped: Entry?
-        if self.entries.count >= policy.limit {
+        if self.entries.count - exempt >= policy.limit {
             switch policy {
-            case .dropOldest(let limit) where limit > 0: dropped = self.popFirst()
+            case .dropOldest(let limit) where limit > 0: dropped = self.remove(at: exempt)
             case .dropOldest, .dropNewest:
                 return .refused(
                     PrimusError(.dropped, "The message was dropped: \(policy.limit) messages wait for a connection already."))
@@ -65,6 +68,17 @@ package struct PrimusWriteQueue: Sendable {
         if other.isEmpty { return }
         while let entry = self.popFirst() { other.append(entry) }
         self = other.takeAll()
+    }
+
+    private mutating func remove(at position: Int) -> Entry? {
+        if position == 0 { return self.popFirst() }
+        var index = -1
+        let entry = self.entries.removeFirst { _ in
+            index += 1
+            return index == position
+        }
+        if let waiter = entry?.waiter { self.waiters.remove(waiter) }
+        return entry
     }
 
     /// Removes all messages with their callers.

@@ -59,16 +59,10 @@ extension PrimusError {
     }
 
     /// The text with which the application on the server refuses a client; `nil` if a response has none.
-    static func refusal(in response: HTTPResponse) -> String? { Self.json(response).flatMap(Self.error) }
+    static func refusal(in response: HTTPResponse) -> String? { Self.json(response)?["error"]?.string }
 
     private static func json(_ response: HTTPResponse) -> JSONValue? {
         try? JSONValue(parsing: response.body, limits: CodingLimits(depth: 16, size: 1 << 16))
-    }
-
-    /// The error in the body of Primus, which is what the application has passed: a text, usually.
-    private static func error(in body: JSONValue) -> String? {
-        guard let error = body["error"], error != .null else { return nil }
-        return error.string ?? error.description
     }
 
     /// Returns the text and the code in the body of a refusal: `{"error":…}` of Primus, or `{"code":…,"message":…}` of engine.io, which answers to
@@ -78,7 +72,7 @@ extension PrimusError {
             guard response.head.status == 400, let refusal = EngineIOError(refusal: response.body)?.refusal else { return (nil, nil) }
             return (refusal.message, PrimusCloseCode(.engineIO, refusal.rawValue))
         }
-        let text = Self.error(in: body) ?? body["message"]?.string
+        let text = body["error"]?.string ?? body["message"]?.string
         // Only engine.io has both members.
         let code = body["message"] == nil ? nil : body["code"]?.int.map { PrimusCloseCode(.engineIO, $0) }
         return (text.map { Excerpt.of($0, limit: 4096) }, code)

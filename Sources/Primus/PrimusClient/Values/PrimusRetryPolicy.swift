@@ -99,6 +99,9 @@ public struct PrimusStrategies: OptionSet, Hashable, Sendable, CustomStringConve
 }
 
 /// The treatment of messages that are written while there is no connection, or while the server reads too slowly.
+///
+/// While a session moves from polling to a WebSocket, messages wait as well. The limit doesn't count the first ones, as many as the connection
+/// would have taken without pausing.
 public enum PrimusQueuePolicy: Hashable, Sendable {
     /// Keeps up to this number of messages, and refuses further ones with ``PrimusError/Code/queueFull``.
     case refuse(Int)

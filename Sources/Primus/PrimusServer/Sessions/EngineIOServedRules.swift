@@ -30,7 +30,7 @@ struct EngineIOServedRules: HTTPServedConnectionRules {
         self.orphanTimeout = max(.milliseconds(1), configuration.enginePingInterval + configuration.enginePingTimeout)
         self.messageLimit = configuration.messageLimit
         self.isEngineIO2 = configuration.version == .v6
-        self.reader = EngineIOPayloadReader(EngineIOPayloadFormat(version), limit: configuration.messageLimit)
+        self.reader = EngineIOPayloadReader(version, limit: configuration.messageLimit)
     }
 
     // MARK: Requests that wait for packets
@@ -84,10 +84,7 @@ struct EngineIOServedRules: HTTPServedConnectionRules {
             guard self.isEngineIO2 else { return (HTTPResponse(status: 413), nil) }
             throw TransportError(.tooLarge, "The client sent a body of \(body.count) bytes. The limit is \(self.messageLimit).")
         }
-        let format = EngineIOPayloadFormat(contentType: request.headers["Content-Type"])
-        if self.version == .v3 {
-            self.reader.begin(format)
-        } else if format == .bytes {
+        if self.version == .v4, request.headers["Content-Type"] == EngineIOPayloadFormat.octets {
             throw TransportError(.unsupported, "The client sent bytes that aren't text.")
         }
         guard !body.isEmpty else { throw TransportError(.protocolViolation, "The client sent an empty body.") }

@@ -88,8 +88,8 @@ package enum EngineIOPayload {
         return !digits.isEmpty && body.dropFirst(digits.count).first == self.colon
     }
 
-    /// Whether a body of a server of version 3 isn't text.
-    package static func isBytes(_ body: [UInt8]) -> Bool { body.first.map { $0 <= 1 } ?? false }
+    /// Whether a body isn't text, which only those of version 3 can be.
+    package static func isBytes(_ body: some Collection<UInt8>) -> Bool { body.first.map { $0 <= 1 } ?? false }
 
     /// Appends a packet as text, with the bytes of a binary message in Base64.
     private static func append(_ packet: WebSocketMessage, _ version: EngineIOVersion, to output: inout [UInt8]) {
@@ -125,11 +125,8 @@ package enum EngineIOPayloadFormat: Hashable, Sendable, CaseIterable {
     /// The form that is text.
     package init(_ version: EngineIOVersion) { self = version == .v4 ? .separated : .counted }
 
-    /// The form of a body of version 3 that has a content type.
-    package init(contentType: String?) { self = contentType == Self.octets ? .bytes : .counted }
-
-    /// The version of the protocol in which packets are encoded.
-    var version: EngineIOVersion { self == .separated ? .v4 : .v3 }
+    /// The form of a body that begins with a byte: a body of bytes begins with 0 or 1, and text of version 3 with a digit.
+    init(_ version: EngineIOVersion, first: UInt8) { self = version == .v3 && first <= 1 ? .bytes : Self(version) }
 
     /// The content type of the form that isn't text.
     package static let octets = "application/octet-stream"
@@ -151,22 +148,22 @@ package struct EngineIOPayloadReader: Sendable {
         init(_ format: EngineIOPayloadFormat) { self = format == .bytes ? .kind : .length(.text, value: 0, digits: 0) }
     }
 
+    private let version: EngineIOVersion
     private let limit: Int
-    private var format: EngineIOPayloadFormat
+    /// The form of the body, which its first byte shows.
+    package private(set) var format: EngineIOPayloadFormat
     private var position: Position
     /// The beginning of a packet.
     private var partial: [UInt8] = []
     private var isEmpty = true
 
     /// - Parameters:
-    ///   - format: The form of the body, until another one begins.
+    ///   - version: The version of the protocol.
     ///   - limit: The maximum size of a packet in bytes.
-    package init(_ format: EngineIOPayloadFormat, limit: Int) {
-        (self.format, self.limit, self.position) = (format, limit, Position(format))
+    package init(_ version: EngineIOVersion, limit: Int) {
+        (self.version, self.limit, self.format) = (version, limit, EngineIOPayloadFormat(version))
+        self.position = Position(self.format)
     }
-
-    /// Begins another body.
-    package mutating func begin(_ format: EngineIOPayloadFormat) { self = Self(format, limit: self.limit) }
 
     /// Reads a piece of the body.
     ///
@@ -178,20 +175,23 @@ package struct EngineIOPayloadReader: Sendable {
     ///   - batch: The packets that are complete are appended to it, as messages of a WebSocket.
     /// - Throws: ``EngineIOError`` if the rest of the body can't be read.
     package mutating func read(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(EngineIOError) {
-        if bytes.isEmpty { return }
-        self.isEmpty = false
+        guard let first = bytes.first else { return }
+        if self.isEmpty {
+            (self.isEmpty, self.format) = (false, EngineIOPayloadFormat(self.version, first: first))
+            self.position = Position(self.format)
+        }
         switch self.format {
         case .separated: try self.readSeparated(bytes, into: &batch)
         case .counted, .bytes: try self.readCounted(bytes, into: &batch)
         }
     }
 
-    /// Handles the end of the body. Another one in the same form can be read then.
+    /// Handles the end of the body. Another one can be read then.
     ///
     /// - Parameter batch: The packet that is complete with the body is appended to it.
     /// - Throws: ``EngineIOError`` if a packet is cut off.
     package mutating func finish(into batch: inout MessageBatch) throws(EngineIOError) {
-        defer { self.begin(self.format) }
+        defer { self = Self(self.version, limit: self.limit) }
         if self.isEmpty { return }
         switch (self.format, self.position) {
         case (.separated, _), (_, .units(left: 0)), (_, .bytes(_, left: 0)):
@@ -298,9 +298,9 @@ package struct EngineIOPayloadReader: Sendable {
 
     private func append(_ packet: UnsafeRawBufferPointer, _ kind: WebSocketMessage.Kind, to batch: inout MessageBatch) {
         // As the original, which ignores empty packets of version 3 alone.
-        if packet.isEmpty, self.format.version == .v3 { return }
+        if packet.isEmpty, self.version == .v3 { return }
         if kind == .binary { return batch.append(.binary, Array(packet)) }
-        if packet.first == EngineIOPayload.base64, let bytes = EngineIOPayload.binary(packet, self.format.version) {
+        if packet.first == EngineIOPayload.base64, let bytes = EngineIOPayload.binary(packet, self.version) {
             return batch.append(.binary, bytes)
         }
         batch.append(repairing: packet)

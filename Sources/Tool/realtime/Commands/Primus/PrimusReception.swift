@@ -161,9 +161,9 @@ struct PrimusReception: Sendable {
         if let reason = progress.lastError { return ToolFailure("\(summary): \(reason)") }
         let failure = limit.failure(summary, isExceeded: isLate)
         // A server with other settings may take what the client sends, and not answer.
-        guard let assumed = progress.assumed, self.connection.transformer == nil else { return failure }
+        guard !progress.hasShown, let assumed = progress.assumed, self.connection.transformer == nil else { return failure }
         return ToolFailure(
-            "\(failure.message) The server has no specification that can be read, so the transformer \(assumed.transformer) and the parser "
-                + "\(assumed.parser) are used. Check the URL, or set --transformer and --parser.")
+            "\(failure.message) The server has no specification that can be read, so the transformer \(assumed.transformer) is used. Check the URL, "
+                + "or set --transformer and --parser.")
     }
 }
