@@ -55,7 +55,7 @@ import Testing
         #expect(session.closed(Self.polling, .requested) == ["transport webSockets", "#2 5", "#2 40", "#2 41", "#2 42"])
     }
 
-    @Test func `the limit of the queue counts for what is written during the move after much, and after the end`() {
+    @Test func `the limit of the queue counts for what is written during the move after much`() {
         let large = PrimusValue.string(String(repeating: "x", count: 300_000))
         var session = Self.moving { $0.queue = .dropOldest(1) }
         session.opened(Self.webSocket)
@@ -67,6 +67,19 @@ import Testing
         let lines = session.closed(Self.polling, .requested)
         #expect(lines.prefix(3) == ["transport webSockets", "#2 5", "#2 41"] && lines.contains("#2 44"), "\(lines.count)")
         #expect(lines.filter { $0.hasPrefix("resume") } == ["resume 1", "resume 2", "resume 4"])
+    }
+
+    @Test func `the limit of the queue counts for what is written after the end of a client that moves`() {
+        var session = Self.moving { $0.queue = .refuse(1) }
+        session.opened(Self.webSocket)
+        session.receive("3probe", on: Self.webSocket)
+        for number in 1...3 { session.write(.int(Int64(number))) }
+        session.step { $0.stop(now: $1, &$2) }
+        for number in 4...6 { session.write(.int(Int64(number))) }
+        // The three that are sent after the move, and one that waits for the next connection.
+        #expect(session.machine.queuedCount == 4)
+        #expect(session.closed(Self.polling, .requested).filter { $0.hasPrefix("#2 4") } == ["#2 41", "#2 42", "#2 43"])
+        #expect(session.machine.queuedCount == 1)
     }
 
     @Test(arguments: [PrimusQueuePolicy.refuse(0), .dropOldest(0), .refuse(1), .dropOldest(1)])

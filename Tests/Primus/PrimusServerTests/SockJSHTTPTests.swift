@@ -125,4 +125,42 @@ import Testing
             #expect(!response.head.contains("transfer-encoding") && !response.head.contains("content-length"))
         }
     }
+
+    // MARK: Requests of WebSockets
+
+    /// `WebsocketHttpErrors` of the description, and the recorded "WebSocket requests".
+    @Test(arguments: ["/primus/0/0/websocket", "/primus/websocket"])
+    func `requests with the fields of a WebSocket that are none are refused`(target: String) async throws {
+        for fields in ["", "\r\nUpgrade: WebSocket\r\nConnection: close"] {
+            try await self.with { _, client, send in
+                send("GET \(target) HTTP/1.1\(fields)")
+                let text = "Not a valid websocket request"
+                try await eventually { Response(client.bytes)?.text == text }
+                #expect(client.take()?.head.hasPrefix("http/1.1 400 ") == true, "\(fields)")
+            }
+        }
+        for fields in ["", "\r\nUpgrade: WebSocket\r\nConnection: Upgrade"] {
+            try await self.with { _, client, send in
+                send("POST \(target) HTTP/1.1\(fields)")
+                try await eventually { Response(client.bytes) != nil }
+                let head = try #require(client.take()).head
+                #expect(head.hasPrefix("http/1.1 405 ") && head.contains("\r\nallow: get\r\n"), "\(head)")
+                #expect(!head.contains("content-type") && head.contains("\r\ncontent-length: 0\r\n"), "\(head)")
+            }
+        }
+    }
+
+    /// `Websocket.test_headersSanity` of the description. The key and the answer to it are those of RFC 6455.
+    @Test(arguments: ["/primus/000/s/websocket", "/primus/websocket"])
+    func `a handshake is answered with the fields of an upgrade, and without a length`(target: String) async throws {
+        try await self.with { _, client, send in
+            let key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+            send("GET \(target) HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n\(key)")
+            try await eventually { Response(client.bytes) != nil }
+            let head = try #require(client.take()).head
+            #expect(head.hasPrefix("http/1.1 101 ") && head.contains("\r\nsec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo=\r\n"))
+            #expect(head.contains("\r\nconnection: upgrade\r\n") && head.contains("\r\nupgrade: websocket\r\n"))
+            #expect(!head.contains("content-length"))
+        }
+    }
 }

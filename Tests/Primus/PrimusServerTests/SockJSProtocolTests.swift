@@ -1,10 +1,7 @@
 import PrimusServer
 import PrimusWire
-import ProxySupport
 import RealtimeCoding
 import RealtimeCore
-import RealtimeSockets
-import RealtimeSystem
 import RealtimeTesting
 import TestSupport
 import Testing
@@ -197,7 +194,17 @@ import Testing
 
     @Test func `requests at the address of a WebSocket that are none are refused`() async throws {
         let test = try await self.start().test
-        try await expectRefusals { try test.start($1, method: $0, headers: $2) }
+        for target in ["/primus/0/0/websocket", "/primus/websocket"] {
+            for headers: HTTPHeaders in [[:], ["Upgrade": "WebSocket", "Connection": "close"]] {
+                let get = try test.start(target, headers: headers)
+                #expect(get.status == 400 && get.body == "Not a valid websocket request", "\(target) \(headers)")
+            }
+            for headers: HTTPHeaders in [[:], ["Upgrade": "WebSocket", "Connection": "Upgrade"]] {
+                let post = try test.start(target, method: "POST", headers: headers)
+                #expect(post.status == 405 && post.headers["Allow"] == "GET", "\(target) \(headers)")
+                #expect(post.headers["Content-Type"] == nil && post.body.isEmpty, "\(target) \(headers)")
+            }
+        }
     }
 
     @Test func `WebSockets with the same address are sessions of their own, and empty frames mean nothing`() async throws {
@@ -507,126 +514,5 @@ import Testing
         let value = try #require(JSONValue(parsing: Array(answer.utf8)).string)
         #expect(value.utf8.elementsEqual(text.utf8))
         echo.cancel()
-    }
-}
-
-// MARK: Requests of WebSockets
-
-/// Sends a request, and returns what arrives of its response.
-private typealias Send = (_ method: String, _ target: String, _ headers: HTTPHeaders) throws -> RawExchange
-
-/// Expects the answers to requests that aren't the handshake of a WebSocket: those of `WebsocketHttpErrors` in the protocol description,
-/// and those that were recorded as "WebSocket requests".
-private func expectRefusals(_ send: Send) async throws {
-    for target in ["/primus/0/0/websocket", "/primus/websocket"] {
-        for headers: HTTPHeaders in [[:], ["Upgrade": "WebSocket", "Connection": "close"]] {
-            let get = try send("GET", target, headers)
-            try await eventually { get.isEnded }
-            #expect(get.status == 400 && get.body == "Not a valid websocket request", "\(target) \(headers)")
-        }
-        for headers: HTTPHeaders in [[:], ["Upgrade": "WebSocket", "Connection": "Upgrade"]] {
-            let post = try send("POST", target, headers)
-            try await eventually { post.isEnded }
-            #expect(post.status == 405 && post.headers["Allow"] == "GET", "\(target) \(headers)")
-            #expect(post.headers["Content-Type"] == nil && post.body.isEmpty, "\(target) \(headers)")
-        }
-    }
-}
-
-/// The requests of WebSockets that the protocol description of SockJS 0.3.3 asks for, over sockets.
-@Suite(.usesSockets, .timeLimit(.minutes(10))) struct SockJSHandshakeTests {
-    /// A transport that sends a request with the header fields that it has, and `Host`, over a connection of its own.
-    private struct PlainTransport: HTTPExchangeTransport {
-        func makeExchange(_ request: HTTPRequest, id: ExchangeID, events: any HTTPExchangeEvents) -> any HTTPExchange {
-            PlainExchange(request, id, events)
-        }
-    }
-
-    private final class PlainExchange: HTTPExchange, StreamEvents {
-        private let request: HTTPRequest
-        private let id: ExchangeID
-        private let events: any HTTPExchangeEvents
-        private let stream = SocketStream()
-        private let decoder: Lock<HTTPResponseDecoder>
-
-        init(_ request: HTTPRequest, _ id: ExchangeID, _ events: any HTTPExchangeEvents) {
-            (self.request, self.id, self.events) = (request, id, events)
-            self.decoder = Lock(HTTPResponseDecoder(method: request.method))
-        }
-
-        func start() {
-            let endpoint = self.request.endpoint
-            let fields = self.request.headers.map { "\($0.name): \($0.value)\r\n" }.joined()
-            let head = "\(self.request.method) \(endpoint.target) HTTP/1.1\r\nHost: a\r\n\(fields)\r\n"
-            self.stream.enqueue { $0 += head.utf8 }
-            self.stream.connect(to: endpoint.host, port: endpoint.port, ConnectOptions(timeout: .seconds(600)), events: self)
-        }
-
-        func pauseReading() { self.stream.pauseReading() }
-        func resumeReading() { self.stream.resumeReading() }
-        func cancel() { self.stream.close() }
-
-        func opened(_ stream: SocketStream) { stream.flush() }
-        func drained(_ stream: SocketStream) {}
-
-        func received(_ stream: SocketStream, _ bytes: UnsafeRawBufferPointer) {
-            var input = bytes
-            do throws(TransportError) {
-                while true {
-                    switch try self.decoder.withLock({ decoder throws(TransportError) in try decoder.next(&input) }) {
-                    // What follows the head of an upgrade isn't read.
-                    case .head(let head), .switchedProtocol(let head): self.events.received(head, of: self.id)
-                    case .body(let piece): self.events.received(Array(piece), of: self.id)
-                    case .needsMore: return
-                    case .end: return self.end(nil)
-                    }
-                }
-            } catch {
-                self.end(error)
-            }
-        }
-
-        func ended(_ stream: SocketStream, _ error: TransportError?) {
-            self.end(error ?? TransportError(.closed, "The response isn't complete."))
-        }
-
-        private func end(_ error: TransportError?) {
-            self.stream.close()
-            self.events.ended(self.id, error)
-        }
-    }
-
-    /// Runs a server on a port.
-    private func with(_ body: (_ send: Send) async throws -> Void) async throws {
-        var configuration = PrimusServerConfiguration()
-        configuration.transformer = .sockjs
-        let server = PrimusServer(configuration: configuration, log: .none)
-        let address = try await server.start(on: SocketListener(limits: .forTests))
-        try await body { method, target, headers in
-            let endpoint = Endpoint(scheme: "http", host: address.host, port: address.port, target: target)
-            return RawExchange(PlainTransport(), HTTPRequest(method, endpoint, headers: headers))
-        }
-        await server.stop()
-    }
-
-    @Test func `requests at the address of a WebSocket that are none are refused`() async throws {
-        try await self.with { send in try await expectRefusals(send) }
-    }
-
-    /// `Websocket.test_headersSanity` of the description. The key and the answer to it are those of RFC 6455.
-    @Test(arguments: ["/primus/000/s/websocket", "/primus/websocket"])
-    func `a handshake is answered with the fields of an upgrade, and without a length`(target: String) async throws {
-        try await self.with { send in
-            let headers: HTTPHeaders = [
-                "Upgrade": "websocket", "Connection": "Upgrade", "Origin": "http://page", "Sec-WebSocket-Version": "13",
-                "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
-            ]
-            let response = try send("GET", target, headers)
-            try await eventually { response.isEnded }
-            #expect(response.status == 101 && response.headers["Sec-WebSocket-Accept"] == "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=")
-            #expect(response.headers["Connection"]?.lowercased() == "upgrade")
-            #expect(response.headers["Upgrade"]?.lowercased() == "websocket")
-            #expect(response.headers["Content-Length"] == nil)
-        }
     }
 }

@@ -116,7 +116,10 @@ extension PrimusSession {
     }
 
     /// The number of messages at the beginning of the queue that its limit doesn't count.
-    var exemptCount: Int { if case .moving(_, let exempt) = self.upgrade { exempt.count } else { 0 } }
+    var exemptCount: Int {
+        // The messages of a client that was ended are in a queue of their own.
+        if self.drain == nil, case .moving(_, let exempt) = self.upgrade { exempt.count } else { 0 }
+    }
 
     /// Exempts a message from the limit of the queue, as long as the connection would not have paused writing.
     ///
