@@ -276,15 +276,20 @@ struct PrimusProcessTests {
 
     @Test func `the loss of the connection is a failure for a command that waits for an answer`() async throws {
         let server = try await Server { $0.plugins = .multiplex }
-        for arguments in [["write", server.url, "1", "--count", "2"], ["send", server.url, "lost", "--ack"]] {
+        // The server knows a spark before the client has read the response that opens the connection: what the client writes shows
+        // that it has.
+        let received = EventRecorder<String>()
+        let registration = server.server.onMessage { received.record($0.spark.id) }
+        for arguments in [["write", server.url, "1", "--count", "2"], ["send", server.url, "question", "--ack"]] {
             let tool = try Tool(["primus"] + arguments)
-            try await eventually { server.server.sparks.count == 1 }
+            try await eventually { received.all.count == 1 }
             if arguments[0] == "write" { _ = await tool.nextLine() }
-            for spark in server.server.sparks { server.server.drop(spark.id) }
+            for id in received.take() { server.server.drop(id) }
             let end = await tool.end()
             #expect(end.status == 1 && end.errors.contains("lost"), "\(end.errors)")
             try await eventually { server.server.sparks.isEmpty }
         }
+        registration.cancel()
         await server.server.stop()
     }
 
