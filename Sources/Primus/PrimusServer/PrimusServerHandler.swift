@@ -69,6 +69,7 @@ final class PrimusServerHandler: ListenerHandler {
             return responder.respond(Self.text(404, "There is no server of Primus at this path."))
         }
         let origin = request.headers["Origin"]
+        if let origin, let refusal = Self.refusal(of: origin, request) { return responder.respond(self.reporting(refusal)) }
         if request.method == "OPTIONS", origin != nil, request.headers["Access-Control-Request-Method"] != nil {
             return responder.respond(Self.preflight(request, origin))
         }
@@ -269,6 +270,27 @@ final class PrimusServerHandler: ListenerHandler {
 
     static func refusal(_ refusal: EngineIOError.Refusal) -> HTTPResponse { EngineIOServedRules.refusal(refusal) }
 
+    /// The response to a request of a page whose origin isn't one, or with a method that Primus doesn't allow pages; `nil` for others.
+    ///
+    /// Source: `access-control` 1.0.1, with the options of Primus.
+    private static func refusal(of origin: String, _ request: HTTPRequestHead) -> HTTPResponse? {
+        let rest = origin.utf8.drop { byte in
+            switch UInt8(ascii: "A")...UInt8(ascii: "Z") ~= byte ? byte | 0x20 : byte {
+            case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "0")...UInt8(ascii: "9"): true
+            case UInt8(ascii: "+"), UInt8(ascii: "-"), UInt8(ascii: "."): true
+            default: false
+            }
+        }
+        let hasScheme = rest.first == UInt8(ascii: ":") && rest.startIndex != origin.startIndex
+        let isOrigin = origin.lowercased() == "null" || hasScheme && !origin.utf8.contains(UInt8(ascii: "%"))
+        if isOrigin, Self.methods.contains(request.method) { return nil }
+        let text = "Invalid HTTP Access Control (CORS) request:\n  Origin: \(origin)\n  Method: \(request.method)"
+        return Self.text(403, text)
+    }
+
+    /// The methods that pages of other origins may use.
+    private static let methods = ["GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS"]
+
     /// Adds the header fields with which Primus allows pages of any origin.
     static func allow(_ origin: String?, _ head: inout HTTPResponseHead) {
         guard let origin else { return }
@@ -289,7 +311,7 @@ final class PrimusServerHandler: ListenerHandler {
     private static func preflight(_ request: HTTPRequestHead, _ origin: String?) -> HTTPResponse {
         var response = HTTPResponse(HTTPResponseHead(status: 200), body: [])
         response.head.headers["Access-Control-Max-Age"] = "2592000"
-        response.head.headers["Access-Control-Allow-Methods"] = "GET, HEAD, PUT, POST, DELETE, OPTIONS"
+        response.head.headers["Access-Control-Allow-Methods"] = Self.methods.joined(separator: ", ")
         if let fields = request.headers["Access-Control-Request-Headers"], !fields.isEmpty {
             response.head.headers["Access-Control-Allow-Headers"] = fields
         }

@@ -180,6 +180,44 @@ import Testing
         record.cancel()
     }
 
+    @Test func `a client that is admitted while the listener stops is disconnected as well`() async throws {
+        let network = InMemoryNetwork(clock: ManualClock())
+        var configuration = PrimusServerConfiguration()
+        configuration.transformer = .engineIO
+        let server = PrimusServer(network: network, configuration: configuration, log: .none)
+        let ends = EventRecorder<CloseReason>()
+        let record = server.onDisconnection(on: CallbackExecutor { $0() }) { _, reason in ends.record(reason) }
+        let transport = try #require(network.transports().http as? any HTTPExchangeTransport)
+        let handshake = HTTPRequest("GET", try Endpoint("http://memory/primus/?EIO=4&transport=polling"))
+        let listener = LateListener(network.listener(port: 80)) {
+            #expect(RawExchange(transport, handshake).status == 200)
+            #expect(server.sparks.count == 1)
+        }
+        _ = try await server.start(on: listener)
+        await server.stop()
+        #expect(ends.all == [.requested] && server.sparks.isEmpty)
+        record.cancel()
+    }
+
+    /// A listener that accepts something before it stops.
+    private struct LateListener: Listener {
+        private let listener: InMemoryListener
+        private let beforeStop: @Sendable () -> Void
+
+        init(_ listener: InMemoryListener, beforeStop: @escaping @Sendable () -> Void) {
+            (self.listener, self.beforeStop) = (listener, beforeStop)
+        }
+
+        func start(_ handler: any ListenerHandler) async throws(TransportError) -> ListenerAddress {
+            try await self.listener.start(handler)
+        }
+
+        func stop() async {
+            self.beforeStop()
+            await self.listener.stop()
+        }
+    }
+
     @Test func `clients of a server that shares a listener get their last messages after it has stopped`() async throws {
         let network = InMemoryNetwork(clock: ManualClock())
         var configuration = PrimusServerConfiguration()

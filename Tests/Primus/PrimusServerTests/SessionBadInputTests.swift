@@ -95,12 +95,39 @@ import Testing
         fixture.record.cancel()
     }
 
-    @Test func `packets after the one that ends the session aren't delivered`() async throws {
+    @Test(arguments: [(4, "41\u{1E}1\u{1E}42"), (3, "2:411:12:42"), (3, "2:411:12:4axx")])
+    func `packets after the one that ends the session aren't delivered, nor read`(version: Int, body: String) async throws {
+        let fixture = try await Fixture()
+        let ends = EventRecorder<CloseReason>()
+        let end = fixture.test.server.onDisconnection(on: CallbackExecutor { $0() }) { _, reason in ends.record(reason) }
+        let session = try fixture.test.openEngineIO(version)
+        #expect(try fixture.test.start(session, method: "POST", body: body).status == 200)
+        #expect(fixture.received.take() == ["1"] && fixture.test.server.sparks.count == 1 && ends.all == [.peer(.normal, "")])
+        #expect(try fixture.test.start(session, method: "POST", body: "43").status == 400 && fixture.received.take().isEmpty)
+        try fixture.checkNeighbor()
+        fixture.record.cancel()
+        end.cancel()
+    }
+
+    @Test func `answers that a client doesn't take count with the memory that they need`() async throws {
+        let fixture = try await Fixture { $0.sessionBacklogLimit = 10_000 }
+        let session = try fixture.test.openEngineIO(3)
+        let pings = String(repeating: "1:2", count: 100)
+        // The bytes of all answers together are less than the limit.
+        #expect(try fixture.test.start(session, method: "POST", body: pings).status == 200)
+        #expect(fixture.test.server.sparks.count == 2)
+        #expect(try fixture.test.start(session, method: "POST", body: pings).status == 200)
+        #expect(fixture.test.server.sparks.count == 1)
+        try fixture.checkNeighbor()
+        fixture.record.cancel()
+    }
+
+    @Test func `a body with many packets is read as a whole`() async throws {
         let fixture = try await Fixture()
         let session = try fixture.test.openEngineIO()
-        #expect(try fixture.test.start(session, method: "POST", body: "41\u{1E}1\u{1E}42").status == 200)
-        #expect(fixture.received.take() == ["1"] && fixture.test.server.sparks.count == 1)
-        #expect(try fixture.test.start(session, method: "POST", body: "43").status == 400 && fixture.received.take().isEmpty)
+        let packets = (0..<5_000).map { "4\($0)" }.joined(separator: "\u{1E}")
+        #expect(try fixture.test.start(session, method: "POST", body: packets).status == 200)
+        #expect(fixture.received.take() == (0..<5_000).map { "\($0)" })
         try fixture.checkNeighbor()
         fixture.record.cancel()
     }

@@ -50,19 +50,19 @@ import Testing
 
     @Test func `the information isn't cached, allows other origins, and has another number each time`() async throws {
         let test = try await self.start().test
-        let responses = try (0..<2).map { _ in try test.start("/primus/info", headers: ["Origin": "test"]) }
+        let responses = try (0..<2).map { _ in try test.start("/primus/info", headers: ["Origin": "http://page"]) }
         for response in responses {
             #expect(response.status == 200 && response.headers["Content-Type"] == "application/json; charset=UTF-8")
             #expect(response.headers["Set-Cookie"] == nil)
             self.checkUncached(response)
-            self.checkOrigin(response, "test")
+            self.checkOrigin(response, "http://page")
         }
         let bodies = responses.compactMap { try? JSONValue(parsing: Array($0.body.utf8)) }
         #expect(bodies.count == 2 && bodies[0]["websocket"] == true && bodies[0]["cookie_needed"] == false)
         #expect(bodies[0]["origins"] == ["*:*"] && bodies[0]["entropy"] != bodies[1]["entropy"])
     }
 
-    @Test(arguments: ["/info", "/abc/abc/xhr", "/abc/abc/xhr_send", "/abc/abc/xhr_streaming"], ["test", "null"])
+    @Test(arguments: ["/info", "/abc/abc/xhr", "/abc/abc/xhr_send", "/abc/abc/xhr_streaming"], ["http://page", "null"])
     func `a page of another origin may ask which methods are allowed`(rest: String, origin: String) async throws {
         let method = rest == "/info" ? "GET" : "POST"
         let test = try await self.start().test
@@ -78,11 +78,11 @@ import Testing
 
     @Test(arguments: [("a, b, c", "a, b, c"), ("", nil), (nil, nil)] as [(String?, String?)])
     func `the header fields that a page asks for are allowed`(asked: String?, allowed: String?) async throws {
-        var headers: HTTPHeaders = ["Origin": "test", "Access-Control-Request-Method": "POST"]
+        var headers: HTTPHeaders = ["Origin": "http://page", "Access-Control-Request-Method": "POST"]
         if let asked { headers["Access-Control-Request-Headers"] = asked }
         let response = try await self.start().test.start("/primus/0/0/xhr", method: "OPTIONS", headers: headers)
         #expect(response.headers["Access-Control-Allow-Headers"] == allowed)
-        self.checkOrigin(response, "test")
+        self.checkOrigin(response, "http://page")
     }
 
     /// As sockjs-node, which Primus lets answer then.
@@ -138,12 +138,12 @@ import Testing
 
     @Test func `a session receives its echo, whatever the part for balancers is`() async throws {
         let (test, echo) = try await self.start()
-        let opening = try test.start("/primus/000/s/xhr", method: "POST", headers: ["Origin": "test"])
+        let opening = try test.start("/primus/000/s/xhr", method: "POST", headers: ["Origin": "http://page"])
         #expect(opening.body == "o\n" && opening.headers["Content-Type"] == "application/javascript; charset=UTF-8")
-        let send = try test.start("/primus/000/s/xhr_send", method: "POST", headers: ["Origin": "test"], body: "[\"1\"]")
+        let send = try test.start("/primus/000/s/xhr_send", method: "POST", headers: ["Origin": "http://page"], body: "[\"1\"]")
         #expect(send.status == 204 && send.body.isEmpty && send.headers["Content-Type"] == "text/plain; charset=UTF-8")
         for response in [opening, send] {
-            self.checkOrigin(response, "test")
+            self.checkOrigin(response, "http://page")
             self.checkUncached(response)
         }
         #expect(try test.start("/primus/999/s/xhr", method: "POST").body == "a[\"1\"]\n")
@@ -346,9 +346,9 @@ import Testing
 
     @Test func `a stream has a prelude, and the frames as they come`() async throws {
         let (test, echo) = try await self.start()
-        let stream = try test.start("/primus/0/s/xhr_streaming", method: "POST", headers: ["Origin": "test"])
+        let stream = try test.start("/primus/0/s/xhr_streaming", method: "POST", headers: ["Origin": "http://page"])
         #expect(stream.status == 200 && stream.headers["Content-Type"] == "application/javascript; charset=UTF-8")
-        self.checkOrigin(stream, "test")
+        self.checkOrigin(stream, "http://page")
         self.checkUncached(stream)
         #expect(stream.body == Self.prelude + "o\n")
         #expect(try test.start("/primus/0/s/xhr_send", method: "POST", body: "[\"1\"]").status == 204)

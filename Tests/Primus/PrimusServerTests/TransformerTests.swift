@@ -67,6 +67,23 @@ import Testing
         #expect(accepted.end == nil)
     }
 
+    @Test(arguments: [PrimusTransformerKind.websockets, .sockjs])
+    func `a client that the server doesn't read gets its pings, and isn't ended`(transformer: PrimusTransformerKind) async throws {
+        let test = try await ServerUnderTest {
+            ($0.transformer, $0.pingInterval, $0.sockJSHeartbeatInterval) = (transformer, .seconds(30), .seconds(25))
+        }
+        let callbacks = EventRecorder<@Sendable () -> Void>()
+        let slow = test.server.onMessage(on: CallbackExecutor { callbacks.record($0) }) { _ in }
+        let isFramed = transformer == .sockjs
+        let client = test.client(isFramed ? "/primus/0/a/websocket" : "/primus")
+        for number in 0..<2_000 { client.send(isFramed ? "[\"\(number)\"]" : "\(number)") }
+        for _ in 0..<30 { test.clock.advance(by: .seconds(5)) }
+        #expect(client.end == nil && test.server.sparks.count == 1)
+        #expect(client.lines.count { $0.contains("primus::ping::") } == 5, "\(client.lines)")
+        #expect(client.lines.count { $0 == "ping frame" } == (isFramed ? 6 : 0))
+        withExtendedLifetime(slow) {}
+    }
+
     @Test func `an authorization that takes too long is a rejection`() async throws {
         let gate = Signal()
         let test = try await ServerUnderTest { configuration in

@@ -33,13 +33,19 @@ package final class EmbeddedServer<Machine: EmbeddedServerMachine>: Sendable {
     ///   `closed` if ``stop()`` was called meanwhile.
     package func start(on listener: any Listener) async throws(TransportError) -> ListenerAddress {
         try await self.listener.start(
-            listener, self.handler, closeConnections: { self.connections.driver.stop() }, endConnections: self.endConnections)
+            listener, self.handler, closeConnections: { self.connections.driver.stop() }, endConnections: self.listenerStopped)
     }
 
     /// Stops the machine and the listener. If the server is being started or stopped, waits until it has stopped.
     package func stop() async {
         // A server that shares a listener can have connections without having started one.
-        await self.listener.stop(closeConnections: { self.connections.driver.stop() }, endConnections: self.endConnections)
+        await self.listener.stop(closeConnections: { self.connections.driver.stop() }, endConnections: self.listenerStopped)
+    }
+
+    private func listenerStopped() {
+        // Clients may have been admitted since the first time.
+        self.connections.driver.stop()
+        self.endConnections()
     }
 
     /// Returns a sequence of the server's events from now on. It buffers up to 10,000 events, and then drops the oldest.

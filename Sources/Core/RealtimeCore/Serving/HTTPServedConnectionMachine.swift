@@ -194,9 +194,12 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         return self.detach(id, now: now) { _ in response }
     }
 
+    /// The bytes that a message keeps in memory until it is sent: a small one takes more than its bytes.
+    private static func size(of message: WebSocketMessage) -> Int { message.bytes.count + 64 }
+
     package mutating func enqueue(_ message: WebSocketMessage) {
         guard case .open = self.state, !self.isOverLimit else { return }
-        guard self.gauge.accept(message.bytes.count) else { return self.isOverLimit = true }
+        guard self.gauge.accept(Self.size(of: message)) else { return self.isOverLimit = true }
         self.output.append(message)
     }
 
@@ -218,7 +221,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         if case .ended = self.state { return nil }
         if self.isOverLimit { return nil }
         defer { self.output = [] }
-        self.gauge.remove(self.output.reduce(0) { $0 + $1.bytes.count })
+        self.gauge.remove(self.output.reduce(0) { $0 + Self.size(of: $1) })
         return Array(self.output)
     }
 
@@ -355,7 +358,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         }
         var body: [UInt8] = []
         let count = self.rules.encode(self.output, into: &body)
-        self.gauge.remove(self.output.prefix(count).reduce(0) { $0 + $1.bytes.count })
+        self.gauge.remove(self.output.prefix(count).reduce(0) { $0 + Self.size(of: $1) })
         self.output.removeFirst(count)
         if self.output.isEmpty { self.output = [] }
         return body

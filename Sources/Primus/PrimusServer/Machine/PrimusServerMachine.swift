@@ -157,10 +157,22 @@ struct PrimusServerMachine: EmbeddedServerMachine {
 
     // MARK: Receiving
 
+    /// The number of messages that are taken at once, because a request may bring millions of them while other clients wait.
+    private static let messagesPerStep = 256
+
     mutating func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>) {
-        for index in batch.entries.indices {
+        var next = 0
+        while next < batch.entries.count { next = self.received(id, batch, from: next, now: now, &effects) }
+    }
+
+    mutating func received(
+        _ id: ConnectionID, _ batch: borrowing MessageBatch, from start: Int, now: Instant, _ effects: inout Effects<Self>
+    ) -> Int {
+        let count = batch.entries.count
+        let end = start + min(Self.messagesPerStep, count - start)
+        for index in start..<end {
             let entry = batch.entries[index]
-            guard let connection = self.connections[id], connection.state == .open else { return }
+            guard let connection = self.connections[id], connection.state == .open else { return count }
             switch entry.kind {
             // Primus takes a ping of a client for life, with transformers that pass it on.
             case .ping: if connection.framing.isPlain { self.wasAlive(id, now: now) }
@@ -179,6 +191,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
                 for event in events { self.received(id, event, now: now, &effects) }
             }
         }
+        return end
     }
 
     /// A part of a message that has been copied.
@@ -401,9 +414,10 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         guard !self.stopsPings else { return }
         let ping = PrimusProtocolMessage.ping("\(self.epoch + now.nanoseconds / 1_000_000)")
         for id in self.connections.ids {
-            guard let connection = self.connections[id], connection.state == .open, !connection.isHeartbeatSuspended else { continue }
+            guard let connection = self.connections[id], connection.state == .open else { continue }
             if connection.isAlive {
-                self.connections.update(id) { $0.isAlive = false }
+                // A client whose pongs aren't read needs the ping all the same: it counts the server's silence.
+                if !connection.isHeartbeatSuspended { self.connections.update(id) { $0.isAlive = false } }
                 self.send(ping, to: id, &effects)
             } else {
                 self.close(id, .normal, "", problem: "The client didn't answer a ping.", &effects)
@@ -422,7 +436,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
 
     private mutating func transportTimer(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         if let connection = self.connections[id], connection.state == .open, case .sockJS = connection.framing {
-            if !self.stopsPings, !connection.isHeartbeatSuspended {
+            if !self.stopsPings {
                 if connection.isAwaitingPong {
                     let frame = SockJSFrame.close(code: SockJSCloseCode.goAway.rawValue, reason: "No response from heartbeat")
                     return self.close(
@@ -431,18 +445,18 @@ struct PrimusServerMachine: EmbeddedServerMachine {
                 }
                 // A ping frame over a WebSocket, which the client answers, and a frame of SockJS over HTTP.
                 effects.commands.append(.send(id, WebSocketMessage(.ping, [])))
-                self.connections.update(id) { $0.isAwaitingPong = !$0.isOverHTTP }
+                self.connections.update(id) { $0.isAwaitingPong = !$0.isOverHTTP && !$0.isHeartbeatSuspended }
             }
             return self.setSockJSTimer(id, now: now)
         }
         guard let connection = self.connections[id], connection.state == .open, case .engineIO(let version, _) = connection.framing else {
             return
         }
-        if self.stopsPings || connection.isHeartbeatSuspended { return self.setTransportTimer(id, now: now) }
+        if self.stopsPings || version == .v3 && connection.isHeartbeatSuspended { return self.setTransportTimer(id, now: now) }
         if version == .v3 || connection.isAwaitingPong {
             return self.close(id, .normal, "", problem: "The client didn't answer a ping of engine.io.", &effects)
         }
-        self.connections.update(id) { $0.isAwaitingPong = true }
+        self.connections.update(id) { $0.isAwaitingPong = !$0.isHeartbeatSuspended }
         if let ping = connection.framing.ping() { effects.commands.append(.send(id, ping)) }
         self.setTransportTimer(id, now: now)
     }

@@ -88,15 +88,19 @@ struct EngineIOServedRules: HTTPServedConnectionRules {
             throw TransportError(.unsupported, "The client sent bytes that aren't text.")
         }
         guard !body.isEmpty else { throw TransportError(.protocolViolation, "The client sent an empty body.") }
+        var problem: EngineIOError?
         do throws(EngineIOError) {
             try body.withUnsafeBufferPointer { bytes throws(EngineIOError) in
                 try self.reader.read(UnsafeRawBufferPointer(bytes), into: &batch)
             }
             try self.reader.finish(into: &batch)
         } catch {
-            throw TransportError(.protocolViolation, error.description)
+            problem = error
         }
-        guard let last = batch.entries.firstIndex(where: { self.isLast($0, batch) }) else { return (Self.taken, nil) }
+        guard let last = batch.entries.firstIndex(where: { self.isLast($0, batch) }) else {
+            if let problem { throw TransportError(.protocolViolation, problem.description) }
+            return (Self.taken, nil)
+        }
         let isClose = batch.bytes[batch.entries[last].range].first == UInt8(ascii: "1")
         // What follows isn't read.
         var taken = MessageBatch()

@@ -83,9 +83,6 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
         self.polling.start(self.trace.map { TracedEvents(self, $0) } ?? self)
     }
 
-    /// Whether a WebSocket can take the place of the polling.
-    var canUpgrade: Bool { self.session.withLock { if case .polling = $0.state { true } else { false } } }
-
     /// Whether the session uses polling.
     var isPolling: Bool {
         self.session.withLock {

@@ -110,8 +110,11 @@ struct SockJSServedRules: HTTPServedConnectionRules {
         let type = (request.headers["Content-Type"] ?? "").prefix { $0 != ";" }
         let types = ["", "T", "text/plain", "application/json", "application/xml", "text/xml"]
         guard types.contains(String(type)), !body.isEmpty else { return HTTPResponse(status: 500, text: "Payload expected.") }
-        guard let json = try? JSONValue(parsing: body) else { return HTTPResponse(status: 500, text: "Broken JSON encoding.") }
-        return json.array == nil ? HTTPResponse(status: 500, text: "Payload expected.") : nil
+        guard (try? body.withUnsafeBytes { try JSONText.validate($0) }) != nil else {
+            return HTTPResponse(status: 500, text: "Broken JSON encoding.")
+        }
+        // Other bytes up to 0x20 aren't JSON.
+        return body.first { $0 > 0x20 } == UInt8(ascii: "[") ? nil : HTTPResponse(status: 500, text: "Payload expected.")
     }
 
     func rejection(_ error: TransportError?) -> HTTPResponse {

@@ -67,8 +67,8 @@ public struct PrimusServerConfiguration: Sendable {
     /// The maximum number of sessions over HTTP whose clients have had no request that waits for messages for a second, or none since they have
     /// opened the session. While there are as many, a client that would open another one is rejected with the status 503. The default is 1,000.
     public var unreadSessionLimit = 1_000
-    /// The number of bytes of messages that may wait for the next request of a session over HTTP. The session ends when another message follows.
-    /// The default is 4 MiB.
+    /// The number of bytes of messages that may wait for the next request of a session over HTTP, and of 64 more for each message. The session ends
+    /// when another message follows. The default is 4 MiB.
     public var sessionBacklogLimit = 4 << 20
     /// The maximum number of channels that a client joins. The default is 1,000.
     public var channelLimit = 1_000
