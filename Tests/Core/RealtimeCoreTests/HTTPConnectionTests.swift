@@ -93,7 +93,7 @@ private struct LineRules: HTTPConnectionRules {
         }
     }
 
-    private final class Events: WebSocketEvents {
+    private final class Events: ReplacedConnectionEvents {
         let all = EventRecorder<String>()
         let errors = EventRecorder<TransportError>()
         let react = Lock<(@Sendable (String) -> Void)?>(nil)
@@ -111,6 +111,10 @@ private struct LineRules: HTTPConnectionRules {
         }
 
         func writing(_ id: ConnectionID, paused: Bool) { self.all.record(paused ? "writing paused" : "writing resumed") }
+
+        func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage]) {
+            self.all.record("unsent " + messages.map { String(decoding: $0.bytes, as: UTF8.self) }.joined(separator: " "))
+        }
 
         func closed(_ id: ConnectionID, _ reason: CloseReason) {
             switch reason {
@@ -627,14 +631,16 @@ private struct LineRules: HTTPConnectionRules {
         let fixture = try await Fixture.open(isStream: false)
         fixture.send("a")
         fixture.connection.enqueue(.text("b"))
+        fixture.connection.enqueue(.text("c"))
         fixture.connection.close(.normal, reason: "moved")
+        // What follows the request that is under way is sent on the other connection.
+        #expect(fixture.events.all.all == ["opened 200", "unsent b c"])
         // The response and the request may end in either order.
         fixture.receiver.respond(HTTPResponse(status: 200, text: "last\n"))
+        #expect(fixture.events.all.all == ["opened 200", "unsent b c", "received last"])
         fixture.server.sending.all[0].respond(HTTPResponse(status: 200))
-        #expect(fixture.server.requests.all == ["GET", "GET", "POST a", "POST b"])
-        #expect(fixture.events.all.all == ["opened 200", "received last"])
-        fixture.server.sending.all[1].respond(HTTPResponse(status: 200))
-        #expect(fixture.events.all.all == ["opened 200", "received last", "closed requested"])
+        #expect(fixture.events.all.all == ["opened 200", "unsent b c", "received last", "closed requested"])
+        #expect(fixture.server.requests.all == ["GET", "GET", "POST a"])
         #expect(fixture.server.disconnects.all.isEmpty && fixture.clock.untilNextDeadline == nil)
 
         let other = try await Fixture.open(isStream: false)

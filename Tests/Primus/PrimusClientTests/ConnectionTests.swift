@@ -1,4 +1,6 @@
 import PrimusClient
+import PrimusServer
+import PrimusTesting
 import RealtimeCore
 import RealtimeSystem
 import RealtimeTesting
@@ -284,6 +286,25 @@ import Testing
         #expect(fixture.server.upgrades.all.map { $0.headers["Cookie"] } == ["node=7"])
         #expect(fixture.server.upgrades.all.allSatisfy { $0.target.contains("transport=websocket") && $0.target.contains("sid=s") })
         primus.end()
+    }
+
+    @Test func `the log of the level trace has the requests of SockJS, without the ID of the session`() async throws {
+        let lines = EventRecorder<String>()
+        var configuration = PrimusServerConfiguration()
+        configuration.transformer = .sockjs
+        let primus = try await InMemoryPrimus(configuration: configuration)
+        let client = primus.client {
+            $0.allowedTransports = .polling
+            $0.log = LogSink(minimumLevel: .trace) { _, _, text in lines.record(text) }
+        }
+        client.open()
+        try await client.opened()
+        client.enqueue(["text": "hello"])
+        try await eventually { lines.all.contains { $0.contains("/xhr_send: received") } }
+        client.end()
+        try await eventually { primus.server.sparks.isEmpty }
+        let paths = lines.all.filter { $0.contains("/xhr") }
+        #expect(paths.count > 2 && paths.allSatisfy { $0.contains(/\/primus\/\d{3}\/<redacted>\/xhr/) }, "\(lines.all)")
     }
 
     @Test(arguments: ["websockets", "engine.io"])

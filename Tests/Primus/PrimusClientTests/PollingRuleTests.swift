@@ -9,7 +9,7 @@ import Testing
     private static let handshake = #"0{"sid":"abc","upgrades":[],"pingInterval":25000,"pingTimeout":60000}"#
 
     private static func rules(_ version: EngineIOVersion) -> EngineIOPollingRules {
-        EngineIOPollingRules(Self.address, [:], version, messageLimit: 1 << 20, timeout: .seconds(1))
+        EngineIOPollingRules(Self.address, [:], version, messageLimit: 1 << 20, timeout: .seconds(1), startedAt: 0)
     }
 
     /// Passes the rules the answer to a poll.
@@ -43,6 +43,28 @@ import Testing
         #expect(Hex.encode(request.body) == "0007ff34c3a9f09f9880" + "0102ff04c8")
         guard case .request(let close) = rules.closing(.normal, reason: "") else { return #expect(Bool(false), "the server is told") }
         #expect(close.body == Self.bytes("1") && close.headers["Content-Type"] == octets)
+    }
+
+    @Test func `the URL of the first request differs from that of another connection`() {
+        let times: [Int64] = [64 * 64 * 10, 64 * 64 * 10 + 5]
+        let targets = times.map { startedAt in
+            var rules = EngineIOPollingRules(
+                Self.address, [:], .v4, messageLimit: 1 << 20, timeout: .seconds(1), startedAt: startedAt)
+            return rules.receivingRequest().endpoint.target
+        }
+        #expect(targets == ["/primus/?EIO=4&transport=polling&t=A00", "/primus/?EIO=4&transport=polling&t=A05"])
+    }
+
+    @Test(arguments: [EngineIOVersion.v3, .v4])
+    func `an answer with packets that mean nothing is empty`(version: EngineIOVersion) throws {
+        var rules = Self.rules(version)
+        func answer(_ packets: String...) throws -> [WebSocketMessage] {
+            let body = EngineIOPayload.encode(packets.map { .text($0) }[...], EngineIOPayloadFormat(version)).body
+            return try Self.answer(&rules, "", body)
+        }
+        #expect(try answer(Self.handshake) == [.text(Self.handshake)])
+        #expect(try answer("6").isEmpty && answer("6", "6").isEmpty)
+        #expect(try answer("6", "4a", "6", "2", "46") == [.text("4a"), .text("2"), .text("46")])
     }
 
     @Test func `a later server of version 3 gets text, and answers with bytes only if a packet is binary`() throws {

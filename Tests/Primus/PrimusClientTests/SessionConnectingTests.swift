@@ -1,8 +1,9 @@
-import PrimusClient
 import PrimusWire
 import RealtimeCore
 import TestSupport
 import Testing
+
+@testable import PrimusClient
 
 /// The steps before a connection: detection, credentials, and other kinds of connections.
 @Suite struct SessionConnectingTests {
@@ -216,6 +217,33 @@ import Testing
         #expect(
             error?.code == .credentialsFailed && error?.message.contains("Before, the server refused other credentials: ") == true
                 && error?.message.contains("401") == true, "\(session.machine.state)")
+    }
+
+    @Test func `the text of a refusal has no secrets, in the message and by itself`() {
+        var session = SessionHarness(.updates) { ($0.headers, $0.strategies) = (["Authorization": "Bearer one-token"], []) }
+        session.open()
+        session.refuse(401, #"{"error":"The token one-token has expired."}"#)
+        let error = Self.error(of: session)
+        #expect(error?.code == .unauthorized && error?.serverMessage == "The token … has expired.", "\(session.machine.state)")
+        #expect(error?.message.contains("one-token") == false)
+    }
+
+    @Test func `texts have no secrets of a client that still sends what was written before its end`() {
+        var session = SessionHarness(.updates) {
+            ($0.transformer, $0.startsWithPolling, $0.credentials) = (.engineIO, true, { [:] })
+        }
+        session.open()
+        session.finish(1, Self.prepared(["X-Token": "one-token"]))
+        let (polling, webSocket) = (ConnectionID(rawValue: 1), ConnectionID(rawValue: 2))
+        session.opened(polling, head: HTTPResponseHead(status: 200))
+        session.receive(#"0{"sid":"abc","upgrades":["websocket"],"pingInterval":25000,"pingTimeout":20000}"#, on: polling)
+        session.opened(webSocket)
+        session.receive("3probe", on: webSocket)
+        session.write("last")
+        session.step { $0.stop(now: $1, &$2) }
+        #expect(session.machine.redacted("The token one-token") == "The token …")
+        session.closed(polling, .requested)
+        #expect(session.machine.attempt.credentials == nil)
     }
 
     @Test(arguments: EngineIOError.Refusal.allCases)

@@ -1,8 +1,9 @@
-import PrimusClient
 import PrimusWire
 import RealtimeCore
 import TestSupport
 import Testing
+
+@testable import PrimusClient
 
 /// The heartbeat, Primus's own messages, the queue and the retries of a session.
 @Suite struct SessionMessageTests {
@@ -152,6 +153,24 @@ import Testing
         session.step { $0.writing(ConnectionID(rawValue: 1), paused: true, now: $1, &$2) }
         #expect(session.write(1).isEmpty && session.write(2, waiter: 5).isEmpty)
         #expect(session.step { $0.writing(ConnectionID(rawValue: 1), paused: false, now: $1, &$2) } == ["#1 1", "#1 2", "resume 5"])
+    }
+
+    @Test func `a long queue is sent in parts, in which the connection can tell that output waits`() {
+        var session = SessionHarness()
+        let large = PrimusValue.string(String(repeating: "x", count: 6 << 20))
+        for _ in 0..<7 { session.write(large) }
+        session.open()
+        func sizes(_ lines: [String]) -> [Int] { lines.filter { $0.hasPrefix("#1 ") }.map(\.utf8.count) }
+        let size = 5 + (6 << 20)
+        #expect(sizes(session.opened(session.connection)) == [size, size, size])
+        // What is written meanwhile follows, and callers wait.
+        #expect(session.write(.int(1)).isEmpty && session.machine.mustWaitToWrite)
+        #expect(session.step { $0.awaitCalls(WaiterID(rawValue: 7), &$2) }.isEmpty)
+        #expect(sizes(session.advance(by: .milliseconds(10))) == [size, size, size])
+        session.step { $0.writing(ConnectionID(rawValue: 1), paused: true, now: $1, &$2) }
+        #expect(session.advance(by: .milliseconds(100)).isEmpty)
+        let last = session.step { $0.writing(ConnectionID(rawValue: 1), paused: false, now: $1, &$2) }
+        #expect(sizes(last) == [size, 4] && last.last == "resume 7" && !session.machine.mustWaitToWrite)
     }
 
     @Test func `pongs aren't queued`() {

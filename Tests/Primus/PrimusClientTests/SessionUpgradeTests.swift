@@ -46,6 +46,34 @@ import Testing
                 == ["transport webSockets", "#2 5", "#2 3", #"#2 4"primus::pong::1""#, #"#2 4"during""#])
     }
 
+    @Test func `what polling has accepted and not sent follows the move, before what was written meanwhile`() {
+        var session = Self.moving()
+        session.opened(Self.webSocket)
+        session.receive("3probe", on: Self.webSocket)
+        #expect(session.write("during").isEmpty)
+        session.receive("2", on: Self.polling)
+        #expect(session.step { $0.unsent(Self.polling, [.text("4\"a\""), .text("4\"b\"")], now: $1, &$2) }.isEmpty)
+        #expect(
+            session.closed(Self.polling, .requested)
+                == ["transport webSockets", "#2 5", #"#2 4"a""#, #"#2 4"b""#, "#2 3", #"#2 4"during""#])
+    }
+
+    @Test func `what polling hasn't sent precedes the end of a client that moves`() {
+        var session = Self.ended()
+        session.step { $0.unsent(Self.polling, [.text("4\"a\"")], now: $1, &$2) }
+        #expect(session.closed(Self.polling, .requested) == ["#2 5", #"#2 4"a""#, #"#2 4"last""#, "close #2 1000", "finish"])
+    }
+
+    @Test func `a message whose caller is cancelled during the move makes no room in the queue for others`() {
+        var session = Self.moving { $0.queue = .refuse(1) }
+        session.opened(Self.webSocket)
+        session.receive("3probe", on: Self.webSocket)
+        let large = PrimusValue.string(String(repeating: "x", count: 300_000))
+        #expect(session.write(.int(1), waiter: 1).isEmpty && session.write(large, waiter: 2).isEmpty)
+        session.step { $0.cancelled(WaiterID(rawValue: 1), now: $1, &$2) }
+        #expect(session.write(.int(3), waiter: 3).isEmpty && session.write(.int(4), waiter: 4) == ["fail 4 queueFull"])
+    }
+
     @Test(arguments: [PrimusQueuePolicy.refuse(0), .dropOldest(1), .dropNewest(1)])
     func `the limit of the queue doesn't count for what is written during the move`(policy: PrimusQueuePolicy) {
         var session = Self.moving { $0.queue = policy }

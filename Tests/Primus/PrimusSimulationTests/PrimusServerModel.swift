@@ -32,6 +32,8 @@ final class PrimusServerModel: @unchecked Sendable {
     /// The numbers that each client connection has sent, told by the client's side.
     private var sent: [ConnectionID: [Int]] = [:]
     private var connectionOf: [Int: ConnectionID] = [:]
+    /// The connections from which the client has moved to another one.
+    private var moved: Set<ConnectionID> = []
     private var sparkOf: [ConnectionID: String] = [:]
     private var arrived: [ConnectionID: Int] = [:]
     /// The connection of the last message on each spark, which may move from polling to a WebSocket.
@@ -123,9 +125,16 @@ final class PrimusServerModel: @unchecked Sendable {
 
     // MARK: What the client has done
 
+    /// The client moves from a connection to another one.
+    func willMove(from connection: ConnectionID) { self.moved.insert(connection) }
+
     /// The client has sent a number on a connection.
     func willReceive(_ number: Int, on connection: ConnectionID) {
-        self.simulation.require(self.connectionOf[number] == nil, "\(number) was sent twice")
+        if let earlier = self.connectionOf[number] {
+            // Polling has accepted it, and the WebSocket that takes its place sends it. If both do, it arrives twice.
+            self.simulation.require(self.moved.contains(earlier) && earlier != connection, "\(number) was sent twice")
+            self.sent[earlier]?.removeAll { $0 == number }
+        }
         self.connectionOf[number] = connection
         self.sent[connection, default: []].append(number)
     }

@@ -280,6 +280,7 @@ final class PrimusSimulation: @unchecked Sendable {
                 case .engineIO(let version, _): .engineIO(version, .server)
                 }
         case .send(let id, let message): self.checkSent(message, on: id)
+        case .close(let id, _, EngineIOPollingRules.upgraded): self.model.willMove(from: id)
         default: break
         }
     }

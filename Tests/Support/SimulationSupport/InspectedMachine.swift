@@ -61,6 +61,10 @@ package struct InspectedMachine<Machine: SessionMachine>: SessionMachine {
         self.step(&effects) { $0.writing(id, paused: paused, now: now, &$1) }
     }
 
+    package mutating func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage], now: Instant, _ effects: inout Effects<Self>) {
+        self.step(&effects) { $0.unsent(id, messages, now: now, &$1) }
+    }
+
     package mutating func overflowed(_ consumer: ConsumerID, now: Instant, _ effects: inout Effects<Self>) {
         self.step(&effects) { $0.overflowed(consumer, now: now, &$1) }
     }

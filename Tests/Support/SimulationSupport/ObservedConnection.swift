@@ -18,7 +18,7 @@ protocol SimulatedConnection: WebSocketConnection {
 /// It checks the contract of `WebSocketConnection`: one `opened` first, one `closed` last, and nothing after `abandon()`.
 ///
 /// `@unchecked Sendable`: used only on the thread of the simulation.
-final class ObservedConnection: SimulatedConnection, WebSocketEvents, @unchecked Sendable {
+final class ObservedConnection: SimulatedConnection, ReplacedConnectionEvents, @unchecked Sendable {
     let id: ConnectionID
     private(set) var phase = VirtualConnection.Phase.created
     private(set) var messagesSent = 0, bytesSent = 0, messagesReceived = 0, bytesReceived = 0
@@ -97,6 +97,13 @@ final class ObservedConnection: SimulatedConnection, WebSocketEvents, @unchecked
     func writing(_ id: ConnectionID, paused: Bool) {
         self.check(self.phase == .open || self.phase == .closing, "writing")
         self.events?.writing(id, paused: paused)
+    }
+
+    func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage]) {
+        self.check(self.phase == .closing, "unsent")
+        self.messagesSent -= messages.count
+        self.bytesSent -= messages.reduce(0) { $0 + $1.bytes.count }
+        (self.events as? any ReplacedConnectionEvents)?.unsent(id, messages)
     }
 
     func closed(_ id: ConnectionID, _ reason: CloseReason) {

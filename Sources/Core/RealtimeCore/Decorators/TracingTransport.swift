@@ -189,7 +189,7 @@ package final class TracedConnection: ConnectionDecorator {
 }
 
 /// Reports what is received on a connection.
-package final class TracedEvents: WebSocketEvents {
+package final class TracedEvents: ReplacedConnectionEvents {
     private let events: any WebSocketEvents
     private let trace: ConnectionTrace
 
@@ -215,6 +215,10 @@ package final class TracedEvents: WebSocketEvents {
     }
 
     package func writing(_ id: ConnectionID, paused: Bool) { self.events.writing(id, paused: paused) }
+
+    package func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage]) {
+        (self.events as? any ReplacedConnectionEvents)?.unsent(id, messages)
+    }
 
     package func closed(_ id: ConnectionID, _ reason: CloseReason) {
         // Omits the text of the peer, which may repeat a secret. The session logs it without.

@@ -59,7 +59,9 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
         self.id = id
         self.environment = environment
         self.http = environment.http.logged(id, to: environment.log, environment.subsystem)
-        let machine = HTTPConnectionMachine(rules, refreshesHeaders: environment.headers != nil && environment.refreshesHeaders)
+        let machine = HTTPConnectionMachine(
+            rules, refreshesHeaders: environment.headers != nil && environment.refreshesHeaders,
+            passesUnsent: events is any ReplacedConnectionEvents)
         self.state = Lock(State(machine: machine, events: events))
     }
 
@@ -185,6 +187,7 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
         case .opened(let head): events?.opened(self.id, head: head)
         case .received(let batch): events?.received(self.id, batch)
         case .writing(let isPaused): events?.writing(self.id, paused: isPaused)
+        case .unsent(let messages): (events as? any ReplacedConnectionEvents)?.unsent(self.id, messages)
         case .closed(let reason): events?.closed(self.id, reason)
         }
     }

@@ -17,6 +17,7 @@ package struct HTTPConnectionMachine: Sendable {
         case opened(HTTPResponseHead)
         case received(MessageBatch)
         case writing(paused: Bool)
+        case unsent([WebSocketMessage])
         case closed(CloseReason)
     }
 
@@ -99,6 +100,7 @@ package struct HTTPConnectionMachine: Sendable {
 
     private var rules: any HTTPConnectionRules
     private let refreshesHeaders: Bool
+    private let passesUnsent: Bool
     private var state = State.idle
     private var receiving = Receiving.none
     private var sending = Sending.none
@@ -134,10 +136,14 @@ package struct HTTPConnectionMachine: Sendable {
     /// - Parameters:
     ///   - rules: The rules of the protocol.
     ///   - refreshesHeaders: Whether a request is repeated once with fresh header fields after a response with the status 401.
+    ///   - passesUnsent: Whether the owner takes the messages that aren't sent yet when another connection replaces this one.
     ///   - backlogBytes: The number of bytes that may wait to be sent.
-    package init(_ rules: some HTTPConnectionRules, refreshesHeaders: Bool = false, backlogBytes: Int = OutputGauge.clientLimit) {
+    package init(
+        _ rules: some HTTPConnectionRules, refreshesHeaders: Bool = false, passesUnsent: Bool = false,
+        backlogBytes: Int = OutputGauge.clientLimit
+    ) {
         self.rules = rules
-        self.refreshesHeaders = refreshesHeaders
+        (self.refreshesHeaders, self.passesUnsent) = (refreshesHeaders, passesUnsent)
         self.gauge = OutputGauge(limit: backlogBytes)
     }
 
@@ -254,7 +260,15 @@ package struct HTTPConnectionMachine: Sendable {
         self.pause = nil
         let resumed = self.isExchangePaused ? self.receivingID : nil
         self.isExchangePaused = false
-        return (resumed.map { [.resumeReading($0)] } ?? []) + self.send(now: now)
+        return (resumed.map { [.resumeReading($0)] } ?? []) + self.takeUnsent() + self.send(now: now)
+    }
+
+    /// A server doesn't wait for the requests that much output needs.
+    private mutating func takeUnsent() -> [Command] {
+        if !self.passesUnsent || self.output.isEmpty { return [] }
+        defer { self.output = [] }
+        self.gauge.remove(self.output.reduce(0) { $0 + $1.bytes.count })
+        return [.unsent(Array(self.output))]
     }
 
     /// Ends the connection immediately. The only commands cancel requests.

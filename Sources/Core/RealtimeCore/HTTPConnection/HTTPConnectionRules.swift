@@ -67,6 +67,13 @@ package struct HTTPPausedPolling: Sendable {
     }
 }
 
+/// The events of a connection that another one may replace.
+package protocol ReplacedConnectionEvents: WebSocketEvents {
+    /// The connection is being closed because another one replaces it, which sends the messages that this one has accepted and not sent.
+    /// Called before ``WebSocketEvents/closed(_:_:)``, on the same thread as the other events.
+    func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage])
+}
+
 /// How a connection over HTTP ends that its owner closes.
 package enum HTTPClosing: Sendable {
     /// The request of the receiving loop is cancelled, which tells the server about the end.
@@ -75,7 +82,7 @@ package enum HTTPClosing: Sendable {
     case request(HTTPRequest)
     /// The session goes on over another connection: nothing tells the server about the end, and the response that the receiving loop
     /// waits for is still received, also while the owner has paused reading. If it doesn't end within the time limit, the connection ends with
-    /// an error.
+    /// an error. The messages that aren't sent yet are passed to ``ReplacedConnectionEvents/unsent(_:_:)``, if the owner has it.
     case finishReceiving
 }
 

@@ -7,7 +7,7 @@ public import RealtimeSystem
 /// no task. A connection retains the driver until it has ended, so the owner, such as a client, must call ``shutDown()`` when it is
 /// released.
 @usableFromInline
-package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, TimerClient, EventSource, StandstillObserver {
+package final class SessionDriver<Machine: SessionMachine>: ReplacedConnectionEvents, TimerClient, EventSource, StandstillObserver {
     /// The environment of a driver. Several drivers may share it.
     package final class Dependencies: Sendable {
         /// Creates a connection without performing I/O. Called under the driver's lock.
@@ -384,6 +384,13 @@ package final class SessionDriver<Machine: SessionMachine>: WebSocketEvents, Tim
         }
     }
 
+    package func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage]) {
+        self.run { state, now in
+            state.connections.discount(messages)
+            state.machine.unsent(id, messages, now: now, &state.effects)
+        }
+    }
+
     @usableFromInline
     package func closed(_ id: ConnectionID, _ reason: CloseReason) {
         self.run { state, now, actions in
@@ -688,6 +695,12 @@ struct OpenConnections: Sendable {
     }
 
     mutating func remove(_ id: ConnectionID) -> (any WebSocketConnection)? { self.connections.removeValue(forKey: id) }
+
+    /// Forgets that messages were sent, which follow on another connection.
+    mutating func discount(_ messages: [WebSocketMessage]) {
+        self.messagesSent -= messages.count
+        self.bytesSent -= messages.reduce(0) { $0 + $1.bytes.count }
+    }
 
     /// Replaces the connections, in the order of their IDs.
     mutating func replaceAll(_ replacement: (ConnectionID, any WebSocketConnection) -> any WebSocketConnection) {

@@ -143,6 +143,8 @@ package protocol SessionMachine: Sendable {
     mutating func reading(_ id: ConnectionID, paused: Bool, now: Instant)
     /// Much output waits for a peer that reads slowly, or it has been sent. Does nothing by default.
     mutating func writing(_ id: ConnectionID, paused: Bool, now: Instant, _ effects: inout Effects<Self>)
+    /// A connection that closes because another one replaces it has accepted messages that the other one sends. Does nothing by default.
+    mutating func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage], now: Instant, _ effects: inout Effects<Self>)
     /// A consumer that pauses reading has fallen far behind and doesn't catch up, while someone waits for the peer: perhaps the task that
     /// should read it. Does nothing by default.
     mutating func overflowed(_ consumer: ConsumerID, now: Instant, _ effects: inout Effects<Self>)
@@ -173,6 +175,7 @@ extension SessionMachine {
 
     package mutating func release(now: Instant, _ effects: inout Effects<Self>) { self.stop(now: now, &effects) }
     package mutating func writing(_ id: ConnectionID, paused: Bool, now: Instant, _ effects: inout Effects<Self>) {}
+    package mutating func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage], now: Instant, _ effects: inout Effects<Self>) {}
     package mutating func overflowed(_ consumer: ConsumerID, now: Instant, _ effects: inout Effects<Self>) {}
     package mutating func workProgressed(_ id: WorkID, _ progress: WorkProgress, now: Instant, _ effects: inout Effects<Self>) {}
     package var inactivity: String? { nil }

@@ -169,6 +169,7 @@ public final class PrimusConnection: Sendable {
         self.driver.step { session, _, effects in
             let queue = session.queue
             count = session.queue.removeWithoutWaiters()
+            session.removedFromQueue()
             effects.commands.append(.release(queue))
         }
         return count

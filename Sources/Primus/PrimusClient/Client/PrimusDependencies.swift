@@ -6,7 +6,10 @@ extension PrimusConfiguration {
     func dependencies(_ cookies: HTTPClient.Cookies) -> SessionDriver<PrimusSession>.Dependencies {
         let (transports, trace) = (self.transports, self.httpConnectionTrace)
         let http = HTTPClient(transports, cookies: cookies)
-        let environment = HTTPConnection.Environment(transports, cookies: cookies, log: self.log, subsystem: "primus")
+        let log = self.log
+        // The path of a request of SockJS contains the ID of the session, which gives access to its messages.
+        let redacted = LogSink(minimumLevel: log.minimumLevel) { log.log($0, $1, PrimusFrameText.redactSockJSSession($2)) }
+        let environment = HTTPConnection.Environment(transports, cookies: cookies, log: redacted, subsystem: "primus")
         let connect: @Sendable (PrimusRequest, ConnectionID, any WebSocketEvents) -> any WebSocketConnection = { request, id, events in
             switch request.connection {
             case .webSocket(let request): return transports.webSocket.makeConnection(request, id: id, events: events)

@@ -129,7 +129,7 @@ final class PrimusTranslatedConnection: ConnectionDecorator {
 }
 
 /// The receiver of a connection's events, which passes them on with translated messages.
-final class PrimusTranslatedEvents: WebSocketEvents {
+final class PrimusTranslatedEvents: ReplacedConnectionEvents {
     private let events: any WebSocketEvents
     private let translation: PrimusTranslation
     private let reportUnreadable: @Sendable (ConnectionID, WebSocketMessage, any Error) -> Void
@@ -159,6 +159,11 @@ final class PrimusTranslatedEvents: WebSocketEvents {
     }
 
     func writing(_ id: ConnectionID, paused: Bool) { self.events.writing(id, paused: paused) }
+
+    /// The messages of Primus in the encoding of the application are encoded in the same way again.
+    func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage]) {
+        (self.events as? any ReplacedConnectionEvents)?.unsent(id, messages)
+    }
 
     func closed(_ id: ConnectionID, _ reason: CloseReason) { self.events.closed(id, reason) }
 }

@@ -22,7 +22,8 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
     private var format: EngineIOPayloadFormat
     /// Whether the server has ended the session.
     private var isClosed = false
-    private var requests: Int64 = 0
+    /// The number in the URL of the next request.
+    private var requests: Int64
 
     /// - Parameters:
     ///   - address: The address of the server, with the credentials.
@@ -30,7 +31,12 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
     ///   - version: The version of the protocol.
     ///   - messageLimit: The maximum size of a packet in bytes.
     ///   - timeout: The time limit for a connection of a request, and for the answer to all but those that wait for packets.
-    package init(_ address: PrimusAddress, _ headers: HTTPHeaders, _ version: EngineIOVersion, messageLimit: Int, timeout: Duration) {
+    ///   - startedAt: The milliseconds from the beginning of 1970 to now.
+    package init(
+        _ address: PrimusAddress, _ headers: HTTPHeaders, _ version: EngineIOVersion, messageLimit: Int, timeout: Duration,
+        startedAt: Int64
+    ) {
+        self.requests = startedAt
         (self.address, self.headers, self.version, self.timeout) = (address, headers, version, timeout)
         (self.endpoint, self.format) = (address.engineIO(version, .polling), EngineIOPayloadFormat(version))
         self.reader = EngineIOPayloadReader(version, limit: messageLimit)
@@ -97,8 +103,10 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
         } catch {
             throw TransportError(.protocolViolation, "The answer of \(self.address.endpoint) can't be read: \(error.description)")
         }
+        var hasNoop = false
         for entry in batch.entries[start...] where entry.kind == .text && !entry.range.isEmpty {
             switch batch.bytes[entry.range.lowerBound] {
+            case UInt8(ascii: "6"): hasNoop = true
             case UInt8(ascii: "1") where entry.range.count == 1: self.isClosed = true
             case UInt8(ascii: "0") where self.handshake == nil:
                 guard let handshake = try? EngineIOHandshake(parsing: Array(batch.bytes[entry.range].dropFirst())) else { continue }
@@ -111,6 +119,16 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
             default: break
             }
         }
+        // An answer with nothing else counts as empty: a server that goes on answering so immediately isn't asked again immediately.
+        if hasNoop { Self.removeNoops(from: &batch) }
+    }
+
+    private static func removeNoops(from batch: inout MessageBatch) {
+        var others = MessageBatch()
+        for message in batch.messages where message.kind != .text || message.bytes.first != UInt8(ascii: "6") {
+            others.append(message.kind, message.bytes)
+        }
+        batch = others
     }
 
     private var otherVersion: TransportError {

@@ -79,7 +79,7 @@ extension PrimusSession {
         self.writingCallers.remove(waiter)
         self.sparkIDCallers.remove(waiter)
         self.transformCallers.remove(waiter)
-        self.queue.remove(waiter)
+        if let position = self.queue.remove(waiter) { self.removedFromQueue(at: position) }
         self.drain?.queue.remove(waiter)
         self.plugins.end(waiter)
         // In the same step: another task that runs the client afterwards opens it again.
@@ -223,6 +223,16 @@ package enum PrimusFrameText {
         case .ping: "<ping>"
         case .pong: "<pong>"
         }
+    }
+
+    /// Removes the IDs of sessions of SockJS from the URLs in a text. In the path, such an ID is between the number of a server and the kind of
+    /// request.
+    package static func redactSockJSSession(_ text: String) -> String {
+        var parts = text.split(separator: "/", omittingEmptySubsequences: false).map(String.init)
+        for index in parts.indices.dropFirst(2) where parts[index].hasPrefix("xhr") && parts[index - 2].utf8.count == 3 {
+            parts[index - 1] = "\(Redacted.secret)"
+        }
+        return parts.joined(separator: "/")
     }
 
     /// Removes the ID of a session from its first packet of engine.io, or from a payload that begins with it. The ID gives access to the

@@ -31,7 +31,8 @@ extension PrimusSession {
             return .http(
                 EngineIOPollingRules(
                     self.address, headers, self.engineIOVersion, messageLimit: self.options.messageLimit,
-                    timeout: self.connection.policy.openTimeout))
+                    timeout: self.connection.policy.openTimeout,
+                    startedAt: self.epoch + self.attempt.startedAt.nanoseconds / 1_000_000))
         case .streaming, .polling:
             return .http(
                 SockJSPollingRules(
@@ -456,7 +457,7 @@ extension PrimusSession {
     func redacted(_ text: String, isWhole: Bool = false) -> String {
         let credentials = self.attempt.credentials
         let secrets = self.options.headers.secrets + (credentials?.headers.secrets ?? []) + (credentials?.query.map(\.value) ?? [])
-        return SecretFilter(secrets + self.cookies.secrets).redacted(text, limit: isWhole ? Self.textLimit : Self.messageLimit)
+        return SecretFilter(secrets + self.cookies.secrets + [self.attempt.sockJSSession]).redacted(text, limit: isWhole ? Self.textLimit : Self.messageLimit)
     }
 
     func redacted(_ reason: CloseReason) -> CloseReason { reason.mapText { self.redacted($0) } }

@@ -244,9 +244,9 @@ extension PrimusSession {
 
     /// Sends a message, and delivers it to the consumers of messages.
     mutating func send(_ message: WebSocketMessage, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
-        if case .moving(var held, let exempt) = self.upgrade {
-            held.append(message)
-            return self.upgrade = .moving(held: held, exempt: exempt)
+        if case .moving(var moving) = self.upgrade {
+            moving.held.append(message)
+            return self.upgrade = .moving(moving)
         }
         effects.commands.append(.send(id, message))
         self.connection.sent(id, now: now)

@@ -9,8 +9,9 @@ package import RealtimeCore
 ///                      └── error, time limit ──▶ polling
 /// ```
 /// The server sends nothing on the WebSocket before it has received the packet `upgrade`, and the client nothing between the answer to its probe
-/// and that packet, which follows the last request over polling. So all messages keep their order. A client that is ended while it moves
-/// sends its messages first, when the move is complete.
+/// and that packet, which follows the request with messages that is under way. So all messages keep their order. Those that wait for the next
+/// request follow on the WebSocket, because a server gives up one that isn't used soon. A client that is ended while it moves sends its
+/// messages first, when the move is complete.
 ///
 /// Source: `probe` in `socket.js` of engine.io-client 6.6.
 extension PrimusSession {
@@ -19,9 +20,17 @@ extension PrimusSession {
         case none
         /// The server has until this time to answer.
         case probing(deadline: Instant)
-        /// The packets of heartbeats and plugins wait that are sent on the WebSocket after the move. Other messages wait in the queue, whose limit
-        /// doesn't count the first ones: those that the connection would have taken.
-        case moving(held: [WebSocketMessage], exempt: (count: Int, bytes: Int))
+        case moving(Moving)
+    }
+
+    /// What is sent on the WebSocket after the move, in this order. Other messages wait in the queue.
+    struct Moving: Sendable {
+        /// The messages that the polling has accepted and not sent.
+        var unsent: [WebSocketMessage] = []
+        /// The packets of heartbeats and plugins.
+        var held: [WebSocketMessage] = []
+        /// How many messages at the beginning of the queue its limit doesn't count, and their bytes: those that the connection would have taken.
+        var exempt = (count: 0, bytes: 0)
     }
 
     private static let probe = "probe"
@@ -72,7 +81,7 @@ extension PrimusSession {
                 return self.abandonUpgrade("the server answered the probe with \(text)", &effects)
             }
             guard let old = self.move.complete(&self.connection, now: now) else { return }
-            (self.upgrade, self.movedConnection) = (.moving(held: [], exempt: (0, 0)), old)
+            (self.upgrade, self.movedConnection) = (.moving(Moving()), old)
             // Nothing that keeps the connection alive may precede the packet that moves it.
             self.connection.suspendHeartbeat(id, true, now: now)
             effects.commands.append(.close(old, .normal, reason: EngineIOPollingRules.upgraded))
@@ -87,49 +96,67 @@ extension PrimusSession {
             self.upgrade = .none
             effects.log(.info, "connection \(id): the session stays with polling. \(self.redacted(reason))")
         case .replaced?:
-            guard case .moving(let held, _) = self.upgrade, let current = self.connection.connected else { return }
+            guard case .moving(let moving) = self.upgrade, let current = self.connection.connected else { return }
             // A loss of either connection is a loss of the session, which may have lost a message.
             guard reason == .requested else {
                 effects.commands.append(.abandon(current))
                 return self.closed(current, reason, now: now, &effects)
             }
-            self.finishUpgrade(held, on: current, now: now, &effects)
+            self.finishUpgrade(moving, on: current, now: now, &effects)
         case nil: break
         }
     }
 
+    package mutating func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage], now: Instant, _ effects: inout Effects<Self>) {
+        guard id == self.movedConnection, case .moving(var moving) = self.upgrade else { return }
+        moving.unsent += messages
+        self.upgrade = .moving(moving)
+    }
+
     private mutating func finishUpgrade(
-        _ held: [WebSocketMessage], on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+        _ moving: Moving, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
     ) {
         guard case .engineIO(let version, _) = self.attempt.framing else { return }
         (self.upgrade, self.attempt.connectionKind, self.knowledge.connectionKind) = (.none, .webSocket, nil)
-        // All output of the connection before has been sent, and this one has none.
-        self.isWritingPaused = false
+        // The connection before has none to send, and this one neither.
+        (self.isWritingPaused, self.flushDeadline) = (false, nil)
         self.connection.suspendHeartbeat(id, false, now: now)
         self.send(EngineIOPacket(.upgrade).webSocketMessage(version), on: id, now: now, &effects)
-        for message in held { self.send(message, on: id, now: now, &effects) }
+        // They were reported when they were written.
+        for message in moving.unsent { effects.commands.append(.send(id, message)) }
+        for message in moving.held { self.send(message, on: id, now: now, &effects) }
         effects.log(.info, "connection \(id): the session has moved from polling to a WebSocket")
         if self.drain != nil { return self.continueDraining(now: now, &effects) }
         self.publish(.transport(.webSockets), &effects)
-        self.flush(on: id, now: now, &effects)
-        self.writingCallers.resumeAll(.success(.none), &effects)
+        self.resumeWriting(on: id, now: now, &effects)
     }
 
     /// The number of messages at the beginning of the queue that its limit doesn't count.
     var exemptCount: Int {
         // The messages of a client that was ended are in a queue of their own.
-        if self.drain == nil, case .moving(_, let exempt) = self.upgrade { exempt.count } else { 0 }
+        if self.drain == nil, case .moving(let moving) = self.upgrade { moving.exempt.count } else { 0 }
     }
 
     /// Exempts a message from the limit of the queue, as long as the connection would not have paused writing.
     ///
     /// - Returns: Whether it is exempt.
     mutating func exempt(_ bytes: Int) -> Bool {
-        guard case .moving(let held, let exempt) = self.upgrade, !self.isWritingPaused, exempt.bytes <= OutputGauge.mark,
-            self.queue.count <= exempt.count
+        guard case .moving(var moving) = self.upgrade, !self.isWritingPaused, moving.exempt.bytes <= OutputGauge.mark,
+            self.queue.count <= moving.exempt.count
         else { return false }
-        self.upgrade = .moving(held: held, exempt: (exempt.count + 1, exempt.bytes + bytes))
+        moving.exempt = (moving.exempt.count + 1, moving.exempt.bytes + bytes)
+        self.upgrade = .moving(moving)
         return true
+    }
+
+    /// Counts the messages that the limit of the queue doesn't count, after some were removed.
+    ///
+    /// - Parameter position: The position of the only one; `nil` if it isn't known.
+    mutating func removedFromQueue(at position: Int? = nil) {
+        guard case .moving(var moving) = self.upgrade else { return }
+        if let position, position < moving.exempt.count { moving.exempt.count -= 1 }
+        moving.exempt.count = min(moving.exempt.count, self.queue.count)
+        self.upgrade = .moving(moving)
     }
 
     private mutating func abandonUpgrade(_ problem: String, _ effects: inout Effects<Self>) {

@@ -120,7 +120,7 @@ extension PrimusSession {
     }
 
     /// Whether much output waits for a server that reads slowly, or the session moves to a WebSocket.
-    var isWritingHeld: Bool { self.isWritingPaused || self.isMoving }
+    var isWritingHeld: Bool { self.isWritingPaused || self.isMoving || self.flushDeadline != nil }
 
     /// Whether a message waits until what was written before is sent. For tests.
     package var mustWaitToWrite: Bool { self.isWritingHeld && self.connection.connected != nil }
@@ -136,13 +136,17 @@ extension PrimusSession {
     }
 
     /// Sends a message now.
+    ///
+    /// - Returns: Its size.
+    @discardableResult
     mutating func send(
         _ content: PrimusContent, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
-    ) throws(PrimusError) {
+    ) throws(PrimusError) -> Int {
         let packet = try self.packet(content)
         let message = try self.checked(packet)
         self.trace(.outgoingData(packet), &effects)
         self.send(message, on: id, now: now, &effects)
+        return message.bytes.count
     }
 
     private func packet(_ content: PrimusContent) throws(PrimusError) -> WebSocketMessage {
@@ -159,16 +163,41 @@ extension PrimusSession {
         }
     }
 
+    /// The number of bytes that are sent at once. A connection tells that much output waits only afterwards, and has a limit.
+    private static let flushSize = OutputGauge.clientLimit / 4
+    /// The time in which a connection tells that much output waits.
+    private static let flushPause = Duration.milliseconds(10)
+
     /// Sends the messages that wait.
     mutating func flush(on id: ConnectionID, ignoresPause: Bool = false, now: Instant, _ effects: inout Effects<Self>) {
-        while ignoresPause || !self.isWritingHeld, let entry = self.queue.popFirst() { self.send(entry, on: id, now: now, &effects) }
+        var size = 0
+        while ignoresPause || !self.isWritingHeld, let entry = self.queue.popFirst() {
+            size += self.send(entry, on: id, now: now, &effects)
+            if !ignoresPause, size > Self.flushSize, !self.queue.isEmpty { self.flushDeadline = now.advanced(by: Self.flushPause) }
+        }
+    }
+
+    /// Sends the next messages of a long queue, unless the connection has told meanwhile that much output waits.
+    mutating func continueFlushing(now: Instant, _ effects: inout Effects<Self>) {
+        self.flushDeadline = nil
+        guard !self.isWritingHeld, let id = self.openConnection else { return }
+        self.resumeWriting(on: id, now: now, &effects)
+    }
+
+    mutating func resumeWriting(on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        self.flush(on: id, now: now, &effects)
+        if !self.isWritingHeld { self.writingCallers.resumeAll(.success(.none), &effects) }
     }
 
     /// Sends the message of a queue, and tells the caller that waits for it.
-    mutating func send(_ entry: PrimusWriteQueue.Entry, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+    ///
+    /// - Returns: The size of the message; zero if it isn't sent.
+    @discardableResult
+    mutating func send(_ entry: PrimusWriteQueue.Entry, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) -> Int {
         do throws(PrimusError) {
-            try self.send(entry.content, on: id, now: now, &effects)
+            let size = try self.send(entry.content, on: id, now: now, &effects)
             if let waiter = entry.waiter { effects.resume(waiter, .success(.none)) }
+            return size
         } catch {
             if let waiter = entry.waiter {
                 effects.resume(waiter, .failure(error))
@@ -177,16 +206,15 @@ extension PrimusSession {
             } else {
                 self.report(error, &effects)
             }
+            return 0
         }
     }
 
     package mutating func writing(_ id: ConnectionID, paused: Bool, now: Instant, _ effects: inout Effects<Self>) {
         // Ignores a connection that closes: the next one starts with no pending output.
         guard id == self.openConnection else { return }
-        self.isWritingPaused = paused
-        guard !paused else { return }
-        self.flush(on: id, now: now, &effects)
-        self.writingCallers.resumeAll(.success(.none), &effects)
+        (self.isWritingPaused, self.flushDeadline) = (paused, nil)
+        if !paused { self.resumeWriting(on: id, now: now, &effects) }
     }
 
     // MARK: Transforms

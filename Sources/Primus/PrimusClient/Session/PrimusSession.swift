@@ -203,6 +203,8 @@ package struct PrimusSession: ConfigurableSession {
     var transformCallers = WaitingCalls()
     /// Whether the server reads so slowly that messages wait.
     var isWritingPaused = false
+    /// When the next messages of a long queue are sent.
+    var flushDeadline: Instant?
     /// The callers that wait until the client is connected.
     var openCallers = WaitingCalls()
     /// The callers that wait until the client is ended.
@@ -258,7 +260,7 @@ package struct PrimusSession: ConfigurableSession {
         .earliest(
             .earliest(
                 .earliest(self.connection.nextDeadline, self.serverCloseDeadline), .earliest(self.kindDeadline, self.upgradeDeadline)),
-            .earliest(self.attempt.detectionDeadline, self.drain?.deadline))
+            .earliest(.earliest(self.attempt.detectionDeadline, self.drain?.deadline), self.flushDeadline))
     }
 
     package var waiterCount: Int {
@@ -330,6 +332,7 @@ package struct PrimusSession: ConfigurableSession {
 
     private mutating func endDraining(_ error: PrimusError, _ effects: inout Effects<Self>) {
         guard var drain = self.drain.take() else { return }
+        self.attempt.credentials = nil
         self.transformCallers.resumeAll(.failure(error), &effects)
         drain.queue.failBound(error, &effects)
         drain.queue.failWaiting(error, &effects)
@@ -428,7 +431,7 @@ package struct PrimusSession: ConfigurableSession {
         self.attempt.opening = .done
         if !self.attempt.failures.isEmpty { self.knowledge.connectionKind = self.attempt.connectionKind }
         (self.phase, self.lossError, self.hasReceivedServerPing) = (.connected, nil, false)
-        (self.isWritingPaused, self.movedConnection) = (false, nil)
+        (self.isWritingPaused, self.flushDeadline, self.movedConnection) = (false, nil, nil)
         (self.serverCloseDeadline, self.pingSentAt, self.sparkIDRequestedAt) = (nil, nil, nil)
         self.sparkID = self.attempt.handshake?.sid
         self.latency = self.attempt.startedAt.duration(to: now)
@@ -467,6 +470,7 @@ package struct PrimusSession: ConfigurableSession {
             // The server has announced the end, and leaves it to the client.
             if let id = self.connection.connected { self.closeForServer(id, now: now, &effects) }
         }
+        if let deadline = self.flushDeadline, deadline <= now { self.continueFlushing(now: now, &effects) }
         if let deadline = self.drain?.deadline, deadline <= now { self.finishDraining(now: now, &effects) }
     }
 
@@ -494,7 +498,7 @@ package struct PrimusSession: ConfigurableSession {
         }
         let failure = PrimusError.lost(
             self.redacted(reason), at: self.options.endpoint, over: self.attempt.dialect.transformer, wasConnected: wasConnected,
-            limit: self.silenceLimit)
+            limit: self.silenceLimit, redact: { self.redacted($0, isWhole: true) })
         let kind: Ending.Kind = wasConnected ? .lost : reason == .openTimeout ? .timedOut : .refused
         let isPermanent = reason.transportError?.code.isPermanent ?? false
         // The next attempt asks for other credentials.
@@ -600,7 +604,8 @@ package struct PrimusSession: ConfigurableSession {
         // The messages of a client that was ended wait for the end of the move.
         if self.drain == nil || !self.isMoving { self.endUpgrade(&effects) }
         self.attempt.opening = .done
-        (self.isWritingPaused, self.serverCloseDeadline, self.attempt.detectionDeadline) = (false, nil, nil)
+        (self.isWritingPaused, self.flushDeadline) = (false, nil)
+        (self.serverCloseDeadline, self.attempt.detectionDeadline) = (nil, nil)
         (self.sparkID, self.sparkIDRequestedAt, self.pingSentAt) = (nil, nil, nil)
         self.sparkIDCallers.resumeAll(.failure(failure), &effects)
         self.pluginsLost(failure, isFinal: next == .never, &effects)
@@ -692,7 +697,8 @@ package struct PrimusSession: ConfigurableSession {
         if self.isExhausted, let reported { self.publish(.reconnectFailed(reported), &effects) }
         (self.phase, self.lossError, self.retry, self.isExhausted) = (.starting, nil, nil, false)
         self.retries.reset()
-        self.attempt.credentials = nil
+        // A client that still sends what was written before its end keeps them until then, to remove them from texts.
+        if self.drain == nil { self.attempt.credentials = nil }
         self.connection.sharedPolicy = Self.policy(self.latestOptions.options, isReconnect: false)
         self.setState(.closed(reported), &effects)
         self.publish(.ended(ending.kind == .requested ? nil : failure), &effects)

@@ -95,9 +95,17 @@ package struct PrimusWriteQueue: Sendable {
     }
 
     /// Removes the message of a caller that no longer waits.
-    package mutating func remove(_ waiter: WaiterID) {
-        guard self.waiters.remove(waiter) else { return }
-        _ = self.entries.removeFirst { $0.waiter == waiter }
+    ///
+    /// - Returns: Its position; `nil` if the caller has none.
+    @discardableResult
+    package mutating func remove(_ waiter: WaiterID) -> Int? {
+        guard self.waiters.remove(waiter) else { return nil }
+        var position = -1
+        let entry = self.entries.removeFirst { entry in
+            position += 1
+            return entry.waiter == waiter
+        }
+        return entry == nil ? nil : position
     }
 
     /// Fails the callers that wait, whose messages are removed. The others stay.

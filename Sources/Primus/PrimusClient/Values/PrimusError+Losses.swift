@@ -4,8 +4,11 @@ import RealtimeCore
 
 extension PrimusError {
     /// The error for the end of a connection, or of an attempt.
+    ///
+    /// - Parameter redact: Removes secrets from the text of the server in a response. The texts of the reason have none.
     static func lost(
-        _ reason: CloseReason, at endpoint: Endpoint, over transformer: PrimusTransformerKind, wasConnected: Bool, limit: Duration
+        _ reason: CloseReason, at endpoint: Endpoint, over transformer: PrimusTransformerKind, wasConnected: Bool, limit: Duration,
+        redact: (String) -> String
     ) -> PrimusError {
         let message = reason.lossMessage(at: endpoint, wasConnected: wasConnected)
         switch reason {
@@ -20,7 +23,7 @@ extension PrimusError {
             return PrimusError(
                 code == .tooLarge ? .messageTooLarge : .connectionLost, message, serverMessage: text.isEmpty ? nil : text,
                 serverCode: code == .noStatus ? nil : Self.serverCode(code, over: transformer))
-        case .transport(let error): return Self.lost(error, message, wasConnected: wasConnected)
+        case .transport(let error): return Self.lost(error, message, wasConnected: wasConnected, redact)
         }
     }
 
@@ -29,10 +32,13 @@ extension PrimusError {
         transformer == .sockjs && code.rawValue >= 2000 ? PrimusCloseCode(.sockJS, Int(code.rawValue)) : .webSocket(code)
     }
 
-    private static func lost(_ error: TransportError, _ message: String, wasConnected: Bool) -> PrimusError {
+    private static func lost(
+        _ error: TransportError, _ message: String, wasConnected: Bool, _ redact: (String) -> String
+    ) -> PrimusError {
         // The message of a permanent failure says what to change, before anything was sent.
         if error.code.isPermanent { return PrimusError(.invalidConfiguration, error.message, cause: error) }
-        let (text, code) = error.response.map { Self.body(of: $0) } ?? (nil, nil)
+        let (body, code) = error.response.map { Self.body(of: $0) } ?? (nil, nil)
+        let text = body.map(redact)
         // A page that a proxy puts in the place of an answer says nothing about the credentials that the server has accepted.
         let isRefusal = !wasConnected || code == .engineIOForbidden || error.response.flatMap { Self.refusal(in: $0) } != nil
         // The credentials for the server don't concern a proxy.

@@ -123,7 +123,7 @@ struct PrimusClientOptions: Sendable {
         configuration.detectionTimeout = Self.specTimeout
         configuration.retry = reconnects ? .standard : .none
         configuration.strategies = [.disconnect, .online]
-        configuration.log = self.client.log(printer, redact: HTTPTrace.redactSockJSSession)
+        configuration.log = self.client.log(printer)
         return configuration
     }
 

@@ -64,10 +64,8 @@ struct ClientOptions: Sendable {
     }
 
     /// Returns the log of the client, which is printed with `--verbose`.
-    ///
-    /// - Parameter redact: Removes the secrets that the client leaves in its messages.
-    func log(_ printer: LinePrinter, redact: @escaping @Sendable (String) -> String = { $0 }) -> LogSink {
-        self.isVerbose ? LogSink(minimumLevel: .trace) { level, _, message in printer.enqueue(.log(level, redact(message))) } : .none
+    func log(_ printer: LinePrinter) -> LogSink {
+        self.isVerbose ? LogSink(minimumLevel: .trace) { level, _, message in printer.enqueue(.log(level, message)) } : .none
     }
 }
 

@@ -152,7 +152,7 @@ extension HTTPTrace {
     /// Removes the ID of a session of Primus from all texts, and the values in the query of a request's URL that aren't parameters of engine.io.
     static func redactSession(_ text: String, _ request: HTTPRequest) -> String {
         let text = self.redactQuery(text, request, except: ["EIO", "transport", "b64"])
-        return PrimusFrameText.redactSID(self.redactSockJSSession(text))
+        return PrimusFrameText.redactSID(PrimusFrameText.redactSockJSSession(text))
     }
 
     /// Removes the values in the query of a request's URL: of any length from the URL, and long ones from all texts.
@@ -172,16 +172,6 @@ extension HTTPTrace {
         }
         if text == request.endpoint.target { return "\(parts[0])?\(fields.joined(separator: "&"))" }
         return SecretFilter(secrets, replacement: "\(Redacted.secret)").redacted(text)
-    }
-
-    /// Removes the IDs of sessions of SockJS from the URLs in a text. In the path, such an ID is between the number of a server and the kind of
-    /// request.
-    static func redactSockJSSession(_ text: String) -> String {
-        var parts = text.split(separator: "/", omittingEmptySubsequences: false).map(String.init)
-        for index in parts.indices.dropFirst(2) where parts[index].hasPrefix("xhr") && parts[index - 2].utf8.count == 3 {
-            parts[index - 1] = "\(Redacted.secret)"
-        }
-        return parts.joined(separator: "/")
     }
 
     private static func redactNegotiation(_ text: String) -> String {
