@@ -2,6 +2,7 @@ import RealtimeCore
 import RealtimeSystem
 import RealtimeTesting
 import RelayProtocol
+import TestSupport
 import Testing
 
 /// The log of what a driver's connections do.

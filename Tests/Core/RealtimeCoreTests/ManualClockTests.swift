@@ -1,5 +1,6 @@
 import RealtimeCore
 import RealtimeTesting
+import TestSupport
 import Testing
 
 @Suite(.timeLimit(.minutes(10))) struct SleepingTaskTests {

@@ -1,6 +1,7 @@
 import RealtimeCore
 import RealtimeSystem
 import RealtimeTesting
+import TestSupport
 import Testing
 
 /// The decisions that a machine waits for.

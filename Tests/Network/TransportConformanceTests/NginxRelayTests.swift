@@ -169,8 +169,8 @@ struct NginxRelayTests {
             ($0.isSecure, $0.readTimeout) = (isSecure, .milliseconds(500))
         } _: { relay, nginx in
             let client = RecordedRelayClient(port: nginx.port, isSecure: isSecure)
-            let error = try await client.failure("the poll is answered") { $0.status == 504 }
-            #expect(error.code == .requestRejected)
+            // On a busy machine, the limit may end an attempt to connect before.
+            let error = try await client.failure("the poll is answered") { $0.status == 504 && $0.code == .requestRejected }
             #expect(error.message.contains("\(isSecure ? "https" : "http")://localhost:\(nginx.port)/relay/poll"), "\(error)")
             #expect(error.message.contains("504 Gateway Time-out"), "\(error)")
             // The token in the query is a secret.

@@ -3,6 +3,7 @@ import NWWebSocket
 import PusherServer
 import RealtimeCore
 import RealtimeTesting
+import TestSupport
 import Testing
 
 @testable import PusherSwift

@@ -2,6 +2,7 @@ import Foundation
 import RealtimeCore
 import RealtimeSystem
 import RealtimeTesting
+import TestSupport
 import Testing
 
 @testable import PusherSwift

@@ -344,8 +344,9 @@ import Testing
         try await client.refreshAuthentication()
         let before = test.connectionRequests.count
         #expect(try await client.invoke("Add", 1, 2, as: Int.self) == 3)
+        // One that was sent before may be recorded after the refresh.
         let later = test.connectionRequests.dropFirst(before)
-        #expect(!later.isEmpty && later.allSatisfy { $0.headers["Authorization"] == "Bearer token-2" })
+        #expect(later.last?.headers["Authorization"] == "Bearer token-2")
     }
 
     // MARK: Redirects to a service

@@ -232,6 +232,8 @@ struct HubFixture {
         let count = self.server.messageCount
         let task = Task { [client] in try await call(client) }
         try await self.server.awaitMessages(count + 1)
+        // The thread of the call may still deliver on the network, and would deliver what the test sends.
+        self.network.waitUntilIdle()
         return task
     }
 }

@@ -27,7 +27,7 @@ struct ASPNETHubConnectionTests {
         #expect(await connection.state() == .Stopped)
         var ids: Set<String> = []
         for round in 1...2 {
-            try await connection.start()
+            try await server.start { try await connection.start() }
             #expect(await connection.state() == .Connected)
             let id: String = try await connection.invoke(method: "ConnId")
             #expect(id == connection.connectionId)

@@ -49,7 +49,7 @@ struct ASPNETIntegrationTests {
         let server = try await ASPNETServer.shared.value
         let connections = (0..<10).map { _ in server.hubConnection(pair) }
         try await withThrowingTaskGroup { group in
-            for connection in connections { group.addTask { try await connection.start() } }
+            for connection in connections { group.addTask { try await server.start { try await connection.start() } } }
             try await group.waitForAll()
         }
         var ids: Set<String> = []

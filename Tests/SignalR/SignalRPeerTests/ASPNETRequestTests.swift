@@ -67,9 +67,6 @@ struct ASPNETRequestTests {
             #expect(try await hub.invoke("Query", "room", as: String.self) == "a b")
             hub.stop()
             try await eventually { try await server.control("connections", "GET")["live"] == [] }
-            if pair.transport == .longPolling {
-                try await eventually { try await Self.requests(server).contains { $0["method"] == "DELETE" } }
-            }
             Self.check(try await Self.requests(server), of: pair)
         }
         await nginx.stop()
@@ -81,9 +78,10 @@ struct ASPNETRequestTests {
             switch pair.transport {
             case .webSockets: ["GET"]
             case .serverSentEvents: ["GET", "POST"]
-            case .longPolling: ["GET", "POST", "DELETE"]
+            case .longPolling: ["GET", "POST"]
             }
-        #expect(Set(others.compactMap { $0["method"]?.string }) == methods, "\(pair)")
+        // The server may end a poll before the client has told it about the end with DELETE.
+        #expect(Set(others.compactMap { $0["method"]?.string }).subtracting(["DELETE"]) == methods, "\(pair)")
         #expect(negotiation?["path"] == "/auth/negotiate" && others.allSatisfy { $0["path"] == "/auth" }, "\(pair)")
         #expect(requests.allSatisfy { $0["query"]?.string?.hasPrefix("?room=a%20b") == true }, "\(pair)")
         #expect(Set(others.map { $0["query"]?.string?.parameter("id") }).count == 1, "\(pair)")

@@ -381,6 +381,8 @@ import Testing
             client.send(.text(texts.map { $0 + "\u{1E}" }.joined()))
         }
         func reconnect(received: Int) async throws {
+            // Another thread may still deliver what the client has sent.
+            test.network.waitUntilIdle()
             test.server.drop(id)
             #expect(test.hub.connectionIDs == [id])
             client = RawHubClient(test.network, test.address, target)

@@ -67,13 +67,6 @@ package struct HTTPPausedPolling: Sendable {
     }
 }
 
-/// The events of a connection that another one may replace.
-package protocol ReplacedConnectionEvents: WebSocketEvents {
-    /// The connection is being closed because another one replaces it, which sends the messages that this one has accepted and not sent.
-    /// Called before ``WebSocketEvents/closed(_:_:)``, on the same thread as the other events.
-    func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage])
-}
-
 /// How a connection over HTTP ends that its owner closes.
 package enum HTTPClosing: Sendable {
     /// The request of the receiving loop is cancelled, which tells the server about the end.

@@ -173,6 +173,14 @@ extension SessionMachine {
         return batch.entries.count
     }
 
+    /// Takes all messages of a batch, for a machine that takes a part of them in one step.
+    package mutating func receivedInParts(
+        _ id: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        var next = 0
+        while next < batch.entries.count { next = self.received(id, batch, from: next, now: now, &effects) }
+    }
+
     package mutating func release(now: Instant, _ effects: inout Effects<Self>) { self.stop(now: now, &effects) }
     package mutating func writing(_ id: ConnectionID, paused: Bool, now: Instant, _ effects: inout Effects<Self>) {}
     package mutating func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage], now: Instant, _ effects: inout Effects<Self>) {}

@@ -315,3 +315,10 @@ extension WebSocketEvents {
     /// Does nothing.
     public func writing(_ id: ConnectionID, paused: Bool) {}
 }
+
+/// The events of a connection that another one may replace.
+package protocol ReplacedConnectionEvents: WebSocketEvents {
+    /// The connection is being closed because another one replaces it, which sends the messages that this one has accepted and not sent.
+    /// Called before ``WebSocketEvents/closed(_:_:)``, on the same thread as the other events.
+    func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage])
+}

@@ -450,14 +450,15 @@ extension PrimusSession {
     /// The maximum size of a text of the server in a message, in bytes. With what precedes it, a message has at most 1,000.
     private static let messageLimit = 700
 
-    /// Removes from a text of the server what must not appear in errors and logs: the credentials, the cookies, and the values of the configured
-    /// header fields. Returns the start of a long text.
+    /// Removes from a text of the server what must not appear in errors and logs: the credentials, the cookies, the ID of a session of SockJS, and
+    /// the values of the configured header fields. Returns the start of a long text.
     ///
     /// - Parameter isWhole: Whether the text isn't part of a message.
     func redacted(_ text: String, isWhole: Bool = false) -> String {
         let credentials = self.attempt.credentials
         let secrets = self.options.headers.secrets + (credentials?.headers.secrets ?? []) + (credentials?.query.map(\.value) ?? [])
-        return SecretFilter(secrets + self.cookies.secrets + [self.attempt.sockJSSession]).redacted(text, limit: isWhole ? Self.textLimit : Self.messageLimit)
+        let filter = SecretFilter(secrets + self.cookies.secrets + [self.attempt.sockJSSession])
+        return filter.redacted(text, limit: isWhole ? Self.textLimit : Self.messageLimit)
     }
 
     func redacted(_ reason: CloseReason) -> CloseReason { reason.mapText { self.redacted($0) } }

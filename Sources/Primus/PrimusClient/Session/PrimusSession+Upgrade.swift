@@ -23,7 +23,7 @@ extension PrimusSession {
         case moving(Moving)
     }
 
-    /// What is sent on the WebSocket after the move, in this order. Other messages wait in the queue.
+    /// The messages for the WebSocket after the move, in the order of their kinds. Others wait in the queue.
     struct Moving: Sendable {
         /// The messages that the polling has accepted and not sent.
         var unsent: [WebSocketMessage] = []

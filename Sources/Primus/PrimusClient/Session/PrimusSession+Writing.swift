@@ -163,7 +163,7 @@ extension PrimusSession {
         }
     }
 
-    /// The number of bytes that are sent at once. A connection tells that much output waits only afterwards, and has a limit.
+    /// The number of bytes that are sent in one step. A connection tells that much output waits only afterwards, and has a limit.
     private static let flushSize = OutputGauge.clientLimit / 4
     /// The time in which a connection tells that much output waits.
     private static let flushPause = Duration.milliseconds(10)

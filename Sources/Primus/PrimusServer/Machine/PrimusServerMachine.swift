@@ -157,12 +157,11 @@ struct PrimusServerMachine: EmbeddedServerMachine {
 
     // MARK: Receiving
 
-    /// The number of messages that are taken at once, because a request may bring millions of them while other clients wait.
+    /// The number of messages that are taken in one step, because a request may bring millions of them while other clients wait.
     private static let messagesPerStep = 256
 
     mutating func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>) {
-        var next = 0
-        while next < batch.entries.count { next = self.received(id, batch, from: next, now: now, &effects) }
+        self.receivedInParts(id, batch, now: now, &effects)
     }
 
     mutating func received(

@@ -6,8 +6,7 @@ import RealtimeCore
 /// Received frames, subscriptions and publishing.
 extension PusherServerMachine {
     mutating func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>) {
-        var next = 0
-        while next < batch.entries.count { next = self.received(id, batch, from: next, now: now, &effects) }
+        self.receivedInParts(id, batch, now: now, &effects)
     }
 
     mutating func received(

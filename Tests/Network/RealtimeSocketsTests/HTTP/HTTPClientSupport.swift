@@ -85,9 +85,15 @@ extension HTTPResponse {
     var text: String { String(decoding: self.body, as: UTF8.self) }
 }
 
-/// Returns the number of open file descriptors of this process.
+/// Returns the number of open file descriptors of this process, except timers: Dispatch opens another one when a task sleeps for the first time.
 func descriptorCount() -> Int {
-    (0..<4096).count { fcntl(Int32($0), F_GETFD) >= 0 }
+    (0..<4096).count { fcntl(Int32($0), F_GETFD) >= 0 && !isTimer($0) }
+}
+
+private func isTimer(_ descriptor: Int) -> Bool {
+    var target = [CChar](repeating: 0, count: 64)
+    return readlink("/proc/self/fd/\(descriptor)", &target, target.count - 1) > 0
+        && target.starts(with: "anon_inode:[timerfd]".utf8.map { CChar($0) })
 }
 
 #if canImport(Darwin)
