@@ -82,6 +82,7 @@ import Testing
         #expect(primus.queuedCount == 11)
         primus.open()
         try await primus.opened()
+        fixture.network.waitUntilIdle()
         #expect(fixture.server.texts == (0..<11).map { "\($0)" })
         #expect(primus.queuedCount == 0)
     }

@@ -104,6 +104,8 @@ struct PrimusFixture {
         let primus = PrimusConnection(self.configuration)
         primus.open()
         try await primus.opened(within: .seconds(10))
+        // Another thread may still deliver what the client has sent.
+        self.network.waitUntilIdle()
         return primus
     }
 }

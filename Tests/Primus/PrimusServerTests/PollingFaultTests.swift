@@ -34,6 +34,8 @@ import Testing
             }
             self.client.open()
             try await self.client.opened(within: .seconds(600))
+            // Another thread may not have sent the first request for messages yet.
+            self.primus.network.waitUntilIdle()
             self.spark = try #require(self.primus.server.sparks.first?.id)
         }
 

@@ -469,10 +469,15 @@ struct ReadmeServer: Sendable {
     @Test func `a client that fails authorization emits an error with the code of the server`() async throws {
         var configuration = PrimusServerConfiguration()
         configuration.authorize = { _ in .reject("Authorization failed", status: 402) }
+        // The task of the hook may wait for other tests for longer than the usual limits.
+        configuration.authorizationTimeout = .seconds(600)
+        var limits = ListenerLimits()
+        limits.upgradeTimeout = .seconds(600)
         let server = PrimusServer(configuration: configuration, log: .none)
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: limits))
         let codes = EventRecorder<Int>()
         let options = PrimusConnectOptions(strategy: [.disconnect])
+        options.timeout = 600
         let url = try #require(URL(string: "http://\(address.host):\(address.port)/primus"))
         let primus = Primus(url: url, options: options)
         primus.on("error") { (error: NSError) in codes.record(error.code) }

@@ -28,7 +28,9 @@ struct PrimusProcessTests {
             configure(&configuration)
             self.server = PrimusServer(configuration: configuration, log: .none)
             self.registrations = DemoSparks.add(to: self.server)
-            self.url = "http://127.0.0.1:\(try await self.server.start(on: SocketListener()).port)"
+            // After the end of the server, no other test must listen on its port.
+            let listener = SocketListener(port: try await FreePort.next(), limits: .forTests)
+            self.url = "http://127.0.0.1:\(try await self.server.start(on: listener).port)"
         }
 
         func primus(_ command: String, _ arguments: [String]) async throws -> (status: Int32, output: [String], errors: String) {

@@ -1,5 +1,6 @@
 import Foundation
 import Processes
+import ProxySupport
 import RealtimeCore
 import RealtimeSockets
 import RealtimeSystem
@@ -30,7 +31,9 @@ struct SignalRProcessTests {
             configuration.clientResultTimeout = .seconds(600)
             self.server = SignalRServer(configuration: configuration, hooks: hooks, log: .none)
             DemoHubs.add(to: self.server)
-            self.url = "http://127.0.0.1:\(try await self.server.start(on: SocketListener()).port)"
+            // After the end of the server, no other test must listen on its port.
+            let listener = SocketListener(port: try await FreePort.next(), limits: .forTests)
+            self.url = "http://127.0.0.1:\(try await self.server.start(on: listener).port)"
         }
 
         func signalR(

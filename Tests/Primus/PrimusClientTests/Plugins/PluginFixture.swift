@@ -87,6 +87,8 @@ struct PluginFixture: Sendable {
         let fixture = try await PluginFixture(configure)
         fixture.primus.open()
         try await fixture.primus.opened()
+        // Another thread may still deliver what the client has sent.
+        fixture.network.waitUntilIdle()
         return fixture
     }
 
