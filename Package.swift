@@ -4,6 +4,10 @@ import PackageDescription
 /// Warnings are errors in continuous integration and in `dev/check`, which set the environment variable.
 let strict: [SwiftSetting] = Context.environment["REALTIME_STRICT"] == nil ? [] : [.treatAllWarnings(as: .error)]
 
+/// Whether all tests exist, as in continuous integration and in `dev/check`, which set the environment variable. Without it, the targets are
+/// left out that a first run doesn't need: tests with other implementations, and copies of what is in the documentation.
+let isComplete = Context.environment["REALTIME_ALL_TESTS"] != nil || Context.environment["REALTIME_ONLY"] != nil
+
 let settings: [SwiftSetting] =
     [
         .swiftLanguageMode(.v6),
@@ -12,6 +16,10 @@ let settings: [SwiftSetting] =
         .enableUpcomingFeature("InternalImportsByDefault"),
         .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
     ] + strict
+
+/// Tests are compiled without debug information, which takes a sixth of the time: a test names the line that fails. To set breakpoints in
+/// tests, set the environment variable `REALTIME_DEBUG_TESTS`.
+let testSettings: [SwiftSetting] = Context.environment["REALTIME_DEBUG_TESTS"] == nil ? [.unsafeFlags(["-gnone"])] : []
 
 /// A library in the folder of its layer.
 func library(_ name: String, in folder: String, _ dependencies: [Target.Dependency] = []) -> Target {
@@ -23,7 +31,14 @@ func tool(_ name: String, in folder: String, _ dependencies: [Target.Dependency]
 }
 
 func tests(_ name: String, in folder: String, _ dependencies: [Target.Dependency]) -> Target {
-    .testTarget(name: name, dependencies: dependencies, path: "Tests/\(folder)/\(name)", swiftSettings: settings)
+    .testTarget(name: name, dependencies: dependencies, path: "Tests/\(folder)/\(name)", swiftSettings: settings + testSettings)
+}
+
+/// Tests without the settings of this package, as in applications.
+func applicationTests(_ name: String, in folder: String, _ mode: SwiftLanguageMode, _ dependencies: [Target.Dependency]) -> Target {
+    .testTarget(
+        name: name, dependencies: dependencies, path: "Tests/\(folder)/\(name)",
+        swiftSettings: [.swiftLanguageMode(mode)] + strict + testSettings)
 }
 
 /// A libFuzzer program. libFuzzer brings `main`, so these targets exist only when the environment variable `FUZZ` is set; see
@@ -111,12 +126,8 @@ let pusher: [Target] = [
         "PusherServerTests", in: "Pusher",
         ["PusherTestSupport", "PusherTesting", "PusherChannels", "PusherServer", "PusherWire", "RealtimeSockets"] + support),
     tests("PusherSwiftTests", in: "Pusher", pusherSwift),
-    // Without the settings of this package, as in applications.
-    .testTarget(
-        name: "PusherSwiftReadmeTests",
-        dependencies: pusherSwift, path: "Tests/Pusher/PusherSwiftReadmeTests", swiftSettings: [.swiftLanguageMode(.v6)] + strict),
+    applicationTests("PusherSwiftReadmeTests", in: "Pusher", .v6, pusherSwift),
     tests("PusherSimulationTests", in: "Pusher", ["PusherChannels", "PusherServer", "PusherWire"] + support),
-    tests("PusherPeerTests", in: "Pusher", ["PusherChannels", "PusherServer", "RealtimeSockets", "ProxySupport"] + support),
 ]
 
 let signalR: [Target] = [
@@ -131,14 +142,8 @@ let signalR: [Target] = [
     tests(
         "SignalRClientTests", in: "SignalR",
         ["SignalRTesting", "SignalRClient", "SignalRHubs", "SignalRServer", "SignalRWire", "RealtimeSockets", "ProxySupport"] + support),
-    // Without the settings of this package, as in applications.
-    .testTarget(
-        name: "SignalRReadmeTests",
-        dependencies: readme, path: "Tests/SignalR/SignalRReadmeTests", swiftSettings: [.swiftLanguageMode(.v6)] + strict),
+    applicationTests("SignalRReadmeTests", in: "SignalR", .v6, readme),
     tests("SignalRServerTests", in: "SignalR", ["SignalRServer", "SignalRWire", "RealtimeSockets", "ProxySupport"] + support),
-    tests(
-        "SignalRPeerTests", in: "SignalR",
-        ["SignalRClient", "SignalRHubs", "SignalRWire", "RealtimeSockets", "RealtimeTransports", "ProxySupport"] + support),
     tests("SignalRSimulationTests", in: "SignalR", ["SignalRHubs", "SignalRServer", "SignalRWire"] + support),
 ]
 
@@ -157,14 +162,8 @@ let primus: [Target] = [
         "PrimusServerTests", in: "Primus",
         ["PrimusTesting", "PrimusClient", "PrimusServer", "PrimusWire", "RealtimeSockets", "ProxySupport"] + support),
     tests("PrimusSwiftTests", in: "Primus", primusSwift),
-    // Without the settings of this package, as in applications.
-    .testTarget(
-        name: "PrimusSwiftReadmeTests",
-        dependencies: primusSwift, path: "Tests/Primus/PrimusSwiftReadmeTests", swiftSettings: [.swiftLanguageMode(.v6)] + strict),
+    applicationTests("PrimusSwiftReadmeTests", in: "Primus", .v6, primusSwift),
     tests("PrimusSimulationTests", in: "Primus", ["PrimusClient", "PrimusServer", "PrimusWire"] + support),
-    tests(
-        "PrimusPeerTests", in: "Primus",
-        ["PrimusClient", "PrimusServer", "PrimusWire", "RealtimeSockets", "RealtimeTransports", "ProxySupport"] + support),
 ]
 
 let commandLine: [Target] = [
@@ -187,14 +186,6 @@ let commandLine: [Target] = [
             "SignalRServer", "SignalRWire", "PrimusClient", "PrimusServer", "PrimusWire", "RealtimeSockets", "CommandLineSupport",
             "ProxySupport",
         ] + support),
-    tests(
-        "SnippetTests", in: "Documentation",
-        [
-            "PusherChannels", "PusherServer", "PusherTesting", "PusherWire", "PusherSwift", "PrimusSwift", "SignalRHubs",
-            "SignalRClient",
-            "SignalRServer", "SignalRTesting", "PrimusClient", "PrimusServer", "PrimusTesting", "RealtimeSockets", "CommonNames",
-            "DocumentationStubs",
-        ] + support),
     .target(name: "CTestSupport", path: "Tests/Support/CTestSupport"),
     library("TestSupport", in: "Tests/Support", ["CTestSupport", "RealtimeCore", "RealtimeSystem", "RealtimeTesting", "Processes"]),
     library(
@@ -216,18 +207,27 @@ let commandLine: [Target] = [
     library("DocumentationStubs", in: "Tests/Support"),
 ]
 
-/// The tests of both READMEs in the language mode of Swift 5: the same sources, which are links. Continuous integration and `dev/check` build
-/// them; see `strict`.
-let swift5: [Target] = [
-    .testTarget(
-        name: "PusherSwiftReadmeSwift5Tests",
-        dependencies: pusherSwift, path: "Tests/Pusher/PusherSwiftReadmeSwift5Tests", swiftSettings: [.swiftLanguageMode(.v5)] + strict),
-    .testTarget(
-        name: "PrimusSwiftReadmeSwift5Tests",
-        dependencies: primusSwift, path: "Tests/Primus/PrimusSwiftReadmeSwift5Tests", swiftSettings: [.swiftLanguageMode(.v5)] + strict),
-    .testTarget(
-        name: "SignalRReadmeSwift5Tests",
-        dependencies: readme, path: "Tests/SignalR/SignalRReadmeSwift5Tests", swiftSettings: [.swiftLanguageMode(.v5)] + strict),
+/// The tests that exist only if `isComplete`: with other implementations, of the snippets of the documentation, and those of the READMEs in
+/// the language mode of Swift 5, whose sources are links.
+let completeOnly: [Target] = [
+    tests("PusherPeerTests", in: "Pusher", ["PusherChannels", "PusherServer", "RealtimeSockets", "ProxySupport"] + support),
+    tests(
+        "SignalRPeerTests", in: "SignalR",
+        ["SignalRClient", "SignalRHubs", "SignalRWire", "RealtimeSockets", "RealtimeTransports", "ProxySupport"] + support),
+    tests(
+        "PrimusPeerTests", in: "Primus",
+        ["PrimusClient", "PrimusServer", "PrimusWire", "RealtimeSockets", "RealtimeTransports", "ProxySupport"] + support),
+    tests(
+        "SnippetTests", in: "Documentation",
+        [
+            "PusherChannels", "PusherServer", "PusherTesting", "PusherWire", "PusherSwift", "PrimusSwift", "SignalRHubs",
+            "SignalRClient",
+            "SignalRServer", "SignalRTesting", "PrimusClient", "PrimusServer", "PrimusTesting", "RealtimeSockets", "CommonNames",
+            "DocumentationStubs",
+        ] + support),
+    applicationTests("PusherSwiftReadmeSwift5Tests", in: "Pusher", .v5, pusherSwift),
+    applicationTests("PrimusSwiftReadmeSwift5Tests", in: "Primus", .v5, primusSwift),
+    applicationTests("SignalRReadmeSwift5Tests", in: "SignalR", .v5, readme),
 ]
 
 let fuzzers: [Target] = [
@@ -281,7 +281,7 @@ func selected(_ targets: [Target]) -> [Target] {
 }
 
 let targets = selected(
-    core + network + pusher + signalR + primus + commandLine + (strict.isEmpty ? [] : swift5)
+    core + network + pusher + signalR + primus + commandLine + (isComplete ? completeOnly : [])
         + (Context.environment["FUZZ"] == nil ? [] : fuzzers))
 
 let libraries: [(name: String, targets: [String])] = [

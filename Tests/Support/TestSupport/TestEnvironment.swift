@@ -1,8 +1,10 @@
 import RealtimeSystem
 
-/// Scales a number of repetitions by the percentage in `REALTIME_TEST_SCALE`, for example 10 when running with sanitizers.
+/// Scales a number of repetitions by the percentage in `REALTIME_TEST_SCALE`, for example 10 when running with sanitizers. Without it, all are
+/// made if `REALTIME_ALL_TESTS` is set, and a tenth otherwise.
 package func scaled(_ count: Int) -> Int {
-    max(1, count * (environment("REALTIME_TEST_SCALE").flatMap { Int($0) } ?? 100) / 100)
+    let standard = environment("REALTIME_ALL_TESTS") == nil ? 10 : 100
+    return max(1, count * (environment("REALTIME_TEST_SCALE").flatMap { Int($0) } ?? standard) / 100)
 }
 
 /// The only seed to run, from `REALTIME_TEST_SEED`.
