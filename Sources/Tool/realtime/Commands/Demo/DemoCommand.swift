@@ -18,7 +18,7 @@ struct DemoCommand: Command {
         options: [.json],
         examples: ["demo"])
 
-    private static let timeLimit = 15
+    private static let timeLimit = 60
 
     init(_ arguments: Arguments) throws(UsageError) {}
 

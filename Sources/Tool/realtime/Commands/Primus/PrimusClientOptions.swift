@@ -121,6 +121,8 @@ struct PrimusClientOptions: Sendable {
         // is for its first kind of connection.
         configuration.connectTimeout = min(.seconds(30), limit.remaining.map { max(.seconds(2), $0 * 5 / 4) } ?? .seconds(30))
         configuration.detectionTimeout = Self.specTimeout
+        // A command with `--transport upgrade` is about the move, and goes on without it meanwhile.
+        configuration.probeTimeout = .seconds(60)
         configuration.retry = reconnects ? .standard : .none
         configuration.strategies = [.disconnect, .online]
         configuration.log = self.client.log(printer)
