@@ -187,7 +187,9 @@ let commandLine: [Target] = [
             "ProxySupport",
         ] + support),
     .target(name: "CTestSupport", path: "Tests/Support/CTestSupport"),
-    library("TestSupport", in: "Tests/Support", ["CTestSupport", "RealtimeCore", "RealtimeSystem", "RealtimeTesting", "Processes"]),
+    library(
+        "TestSupport", in: "Tests/Support",
+        ["CTestSupport", "RealtimeSockets", "RealtimeCore", "RealtimeSystem", "RealtimeTesting", "Processes"]),
     library(
         "ProxySupport", in: "Tests/Support",
         ["RealtimeSockets", "RealtimeCore", "RealtimeSystem", "PeerSupport", "Processes", "TestSupport"]),

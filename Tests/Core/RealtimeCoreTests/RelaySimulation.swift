@@ -4,7 +4,7 @@ import SimulationSupport
 import TestSupport
 import Testing
 
-@Suite(.computes, .serialized, .enabled(if: areSimulationsSupported, "simulations need a newer version of macOS"))
+@Suite(.computes, .serialized, .requires(.simulations))
 struct RelaySimulationTests {
     @Test func `a client that negotiates, falls back and moves recovers from random faults`() async throws {
         let report = try await simulate(runs: 100) { RelaySimulation($0).run() }

@@ -3,7 +3,7 @@ import SimulationSupport
 import TestSupport
 import Testing
 
-@Suite(.computes, .serialized, .enabled(if: areSimulationsSupported, "simulations need a newer version of macOS"))
+@Suite(.computes, .serialized, .requires(.simulations))
 struct ToySimulationTests {
     @Test func `two clients of the toy protocol recover from random faults`() async throws {
         let report = try await simulate(runs: 100) { ToySimulation($0).run() }

@@ -15,11 +15,7 @@ import Testing
                   hmac.new(key, data, hashlib.sha256).hexdigest())
         """
 
-    private static let python = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":")
-        .map { "\($0)/python3" }
-        .first { FileManager.default.isExecutableFile(atPath: $0) }
-
-    @Test(.enabled(if: python != nil, "requires python3 on the PATH"))
+    @Test(.requires(.python3))
     func `digests of random input match those of hashlib`() async throws {
         var generator = SystemRandomNumberGenerator()
         let inputs = (0..<300).map { index -> (key: [UInt8], data: [UInt8]) in
@@ -27,7 +23,7 @@ import Testing
             let length = index < 150 ? index : Int.random(in: 0...5000, using: &generator)
             return ((0..<keyLength).map { _ in generator.next() }, (0..<length).map { _ in generator.next() })
         }
-        let python = try ChildProcess([try #require(Self.python), "-c", Self.script])
+        let python = try ChildProcess([try #require(Program.path(of: "python3")), "-c", Self.script])
         // A letter before each word keeps empty words separate.
         let (output, status) = try await onOwnThread {
             for input in inputs { python.write("k\(Hex.encode(input.key)) d\(Hex.encode(input.data))") }

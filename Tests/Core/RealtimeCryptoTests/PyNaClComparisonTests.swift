@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// Compares secret boxes with those of PyNaCl, in one process.
-@Suite(.enabled(if: Peer.pythonCommand != nil, Comment(rawValue: Peer.pythonSkipReason)))
+@Suite(.requires(.pythonPeers))
 struct PyNaClComparisonTests {
     private struct Box {
         var key, nonce, text, box: [UInt8]
@@ -21,7 +21,7 @@ struct PyNaClComparisonTests {
 
     /// Runs PyNaCl with one command for each line. dev/peers/python-secretbox.py describes the commands.
     private static func answers(_ commands: [String]) async throws -> [[[UInt8]]] {
-        let python = try ChildProcess([try #require(Peer.pythonCommand), "pynacl"])
+        let python = try ChildProcess([try #require(PeerCommand.python), "pynacl"])
         let (output, status) = try await onOwnThread {
             for command in commands { python.write(command) }
             python.endInput()

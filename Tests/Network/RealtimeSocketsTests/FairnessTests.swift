@@ -1,4 +1,3 @@
-import ProxySupport
 import RealtimeSystem
 import RealtimeCore
 import TestSupport
@@ -114,7 +113,7 @@ struct FairnessTests {
         ]
     }
 
-    @Test(.needsOpenSSL, arguments: Self.floods)
+    @Test(.requires(.openSSL), arguments: Self.floods)
     func `a message is answered during a flood before much of the flood is handled`(_ flood: Flood) async throws {
         try await self.withFlood(flood) { _, server, address, loops in
             let events = SocketEvents()
@@ -140,7 +139,7 @@ struct FairnessTests {
         }
     }
 
-    @Test(.needsOpenSSL, arguments: Self.floods)
+    @Test(.requires(.openSSL), arguments: Self.floods)
     func `stopping a listener during a flood drops the connections`(_ flood: Flood) async throws {
         var flood = flood
         // The flood has no end that the listener could wait for.
@@ -178,7 +177,7 @@ struct FairnessTests {
         for loop in [clientLoop, neighborLoop, serverLoop] { loop.shutdown() }
     }
 
-    @Test(.needsOpenSSL, arguments: [false, true])
+    @Test(.requires(.openSSL), arguments: [false, true])
     func `messages beyond the budget of a turn arrive in order, also if reading is paused in between`(_ tls: Bool) async throws {
         let count = 3 * Delivery.framesPerTurn + 100
         let handler = TestHandler()

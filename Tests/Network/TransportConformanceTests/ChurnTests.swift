@@ -1,5 +1,4 @@
 #if canImport(Glibc)
-import ProxySupport
 import RealtimeCore
 import RealtimeSockets
 import RealtimeTesting
@@ -12,7 +11,7 @@ import Testing
         await #expect(processExitsWith: .success) { try await churn(.plain, cycles: 10_000) }
     }
 
-    @Test(.enabled(if: TestTLS.isAvailable, "no TLS library can be loaded"))
+    @Test(.requires(.openSSL))
     func `two thousand connections with TLS leak nothing`() async {
         await #expect(processExitsWith: .success) { try await churn(.tls, cycles: 2_000) }
     }
@@ -54,26 +53,17 @@ private func churn(_ wire: Wire, cycles: Int) async throws {
     let before = ProcessUsage.now()
     for number in 0..<scaled(cycles) { try await cycle(number) }
     await listener.stop()
-    let after = ProcessUsage.now()
-    precondition(after.descriptors <= before.descriptors, "descriptors: \(before) \(after)")
-    precondition(after.threads <= before.threads + 2, "threads: \(before) \(after)")
-    // The allocator may keep a little more memory. A leak of a thousand bytes for each connection, or five thousand with TLS, is
-    // detected.
-    if ProcessUsage.hasSanitizer { return }
-    precondition(after.residentKiB <= before.residentKiB + 8 << 10, "memory: \(before) \(after)")
+    // A leak of a thousand bytes for each connection, or five thousand with TLS, is detected.
+    try await ProcessUsage.expectRelease(since: before, growthKiB: 8 << 10)
 }
+
 /// Compares the resources of the process before and after connections over HTTP. A leak of a few thousand bytes for each connection is
 /// detected.
 private func churnOverHTTP(inMemory: Bool, cycles: Int) async throws {
     for _ in 0..<2 { try await cyclesOverHTTP(scaled(cycles) / 5, inMemory: inMemory) }
     let before = ProcessUsage.now()
     try await cyclesOverHTTP(scaled(cycles), inMemory: inMemory)
-    // The event loop closes the last sockets on its thread.
-    try await eventually { ProcessUsage.now().descriptors <= before.descriptors }
-    let after = ProcessUsage.now()
-    precondition(after.threads <= before.threads + 2, "threads: \(before) \(after)")
-    if ProcessUsage.hasSanitizer { return }
-    precondition(after.residentKiB <= before.residentKiB + 4 << 10, "memory: \(before) \(after)")
+    try await ProcessUsage.expectRelease(since: before, growthKiB: 4 << 10)
 }
 
 /// Opens connections over HTTP one after another, as streams and by polling, which end in each possible way, and expects that nothing is

@@ -7,10 +7,10 @@ import TestSupport
 import Testing
 
 /// Connections over HTTP requests, and a WebSocket for comparison, with nginx between client and server.
-@Suite(.usesSockets, .enabled(if: Nginx.path != nil, Comment(rawValue: Nginx.skipReason)), .timeLimit(.minutes(10)))
+@Suite(.usesSockets, .requires(.nginx), .timeLimit(.minutes(10)))
 struct NginxRelayTests {
     static let overHTTP: [RelaySession.Kind] = [.stream, .polling]
-    static let wires = TestTLS.isAvailable ? [false, true] : [false]
+    static let wires = [false] + Requirement.openSSL.cases([true])
 
     /// Runs `body` with a server and a running nginx in front of it.
     private static func with(
@@ -19,7 +19,7 @@ struct NginxRelayTests {
     ) async throws {
         let relay = try await RunningRelay(kind, streamHeaders: streamHeaders)
         do {
-            let nginx = try await Nginx(to: relay.port, change)
+            let nginx = try Nginx(to: relay.port, change)
             try await nginx.start()
             try await body(relay, nginx)
             await nginx.stop()
@@ -122,7 +122,7 @@ struct NginxRelayTests {
             responders.record(responder)
         }
         let listener = SocketListener(limits: .forTests)
-        let nginx = try await Nginx(to: try await listener.start(handler).port) { $0.isBuffering = true }
+        let nginx = try Nginx(to: try await listener.start(handler).port) { $0.isBuffering = true }
         try await nginx.start()
         let events = RecordedExchange()
         let request = HTTPRequest(

@@ -1,4 +1,3 @@
-import ProxySupport
 import RealtimeSystem
 import RealtimeCore
 import TestSupport
@@ -12,7 +11,7 @@ enum Wire: String, CaseIterable, Sendable, CustomTestStringConvertible {
 
     var testDescription: String { self.rawValue }
 
-    static let available: [Wire] = [.plain] + (TestTLS.isAvailable ? [.tls] : [])
+    static let available: [Wire] = [.plain] + Requirement.openSSL.cases([.tls])
 
     func transport(loop: EventLoop = .shared) -> SocketWebSocketTransport {
         SocketWebSocketTransport(tls: self == .tls ? TestTLS.client : TLSConfiguration(), loop: loop)

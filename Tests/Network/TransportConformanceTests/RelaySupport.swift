@@ -1,4 +1,3 @@
-import ProxySupport
 import RealtimeCore
 import RealtimeSockets
 import RealtimeTesting
@@ -17,7 +16,7 @@ struct RunningRelay: Sendable {
         // Streams and polls don't end by themselves.
         limits.shutdownTimeout = .milliseconds(10)
         self.server = RelayServer(offering: [kind], streamHeaders: streamHeaders, time: EventLoop.shared)
-        self.port = try await FreePort.next()
+        self.port = TestPort.next()
         self.listener = SocketListener(port: self.port, tls: isSecure ? try TestTLS.server() : nil, limits: limits)
         try await self.start()
     }

@@ -6,15 +6,6 @@ import TestSupport
 enum TestTLS {
     private static func file(_ name: String) -> PEM { .file(Vectors.path("certificates/\(name)")) }
 
-    static let isAvailable: Bool = {
-        do throws(TransportError) {
-            _ = try TLSContext.client(TLSConfiguration())
-            return true
-        } catch {
-            return error.code != .tlsUnavailable
-        }
-    }()
-
     static var client: TLSConfiguration {
         var configuration = TLSConfiguration()
         configuration.trustRoots = .only([self.file("root.pem")])

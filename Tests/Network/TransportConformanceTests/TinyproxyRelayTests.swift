@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// Connections over HTTP requests, and a WebSocket for comparison, through the tunnels of tinyproxy.
-@Suite(.usesSockets, .enabled(if: Tinyproxy.path != nil, Comment(rawValue: Tinyproxy.skipReason)), .timeLimit(.minutes(10)))
+@Suite(.usesSockets, .requires(.tinyproxy), .timeLimit(.minutes(10)))
 struct TinyproxyRelayTests {
     private static let kinds: [RelaySession.Kind] = [.socket, .stream, .polling]
 
@@ -17,7 +17,7 @@ struct TinyproxyRelayTests {
     ) async throws {
         let relay = try await RunningRelay(kind, isSecure: isSecure)
         do {
-            let proxy = try await Tinyproxy { change(&$0, relay) }
+            let proxy = try Tinyproxy { change(&$0, relay) }
             try await proxy.start()
             try await body(relay, proxy)
             await proxy.stop()
@@ -41,7 +41,7 @@ struct TinyproxyRelayTests {
         }
     }
 
-    @Test(.enabled(if: TestTLS.isAvailable), arguments: [RelaySession.Kind.stream, .polling])
+    @Test(.requires(.openSSL), arguments: [RelaySession.Kind.stream, .polling])
     func `the certificate of the server is checked through tinyproxy`(_ kind: RelaySession.Kind) async throws {
         try await Self.with(kind, isSecure: true) { relay, proxy in
             var tls = TLSConfiguration()

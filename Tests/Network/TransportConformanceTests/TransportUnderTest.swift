@@ -1,4 +1,3 @@
-import ProxySupport
 import RealtimeSystem
 import RealtimeCore
 import RealtimeSockets
@@ -27,7 +26,7 @@ enum TransportUnderTest: String, CaseIterable, Sendable, CustomTestStringConvert
     var testDescription: String { self.rawValue }
 
     /// The transports that can run on this system. TLS is missing if no TLS library can be loaded.
-    static let available: [TransportUnderTest] = [.memory, .sockets] + (TestTLS.isAvailable ? [.tls] : [])
+    static let available: [TransportUnderTest] = [.memory, .sockets] + Requirement.openSSL.cases([.tls])
 
     /// The available ones and, on Apple platforms, the system's transport, for requirements that it can fulfill. It has no API for the data
     /// of pings, for example.

@@ -9,14 +9,14 @@ import TestSupport
 import Testing
 
 /// Clients and the embedded server with nginx between them.
-@Suite(.usesSockets, .enabled(if: Nginx.path != nil, Comment(rawValue: Nginx.skipReason)), .timeLimit(.minutes(10)))
+@Suite(.usesSockets, .requires(.nginx), .timeLimit(.minutes(10)))
 struct PrimusNginxTests {
     private static func with(
         _ kind: ProxiedKind, _ configure: (inout PrimusServerConfiguration) -> Void = { _ in },
         nginx change: (inout Nginx.Options) -> Void, makeClients body: (_ makeClient: () throws -> PrimusConnection) async throws -> Void
     ) async throws {
         let (server, echo) = kind.server(configure)
-        let nginx = try await Nginx(to: try await server.start(on: SocketListener()).port, change)
+        let nginx = try Nginx(to: try await server.start(on: SocketListener(limits: .forTests)).port, change)
         try await nginx.start()
         try await body { try kind.client("http://127.0.0.1:\(nginx.port)") }
         // The server notices the end of a client of SockJS between two polls after minutes.
@@ -108,8 +108,8 @@ struct PrimusNginxTests {
         _ body: (_ servers: [PrimusServer], _ client: () throws -> PrimusConnection) async throws -> Void
     ) async throws {
         let (first, second) = (kind.server(), kind.server())
-        let port = try await second.server.start(on: SocketListener()).port
-        let nginx = try await Nginx(to: try await first.server.start(on: SocketListener()).port) {
+        let port = try await second.server.start(on: SocketListener(limits: .forTests)).port
+        let nginx = try Nginx(to: try await first.server.start(on: SocketListener(limits: .forTests)).port) {
             ($0.otherServers, $0.stickyCookie) = ([port], stickyCookie)
         }
         try await nginx.start()

@@ -9,11 +9,11 @@ import TestSupport
 import Testing
 
 /// Clients and the embedded server with tinyproxy between them, which opens tunnels.
-@Suite(.usesSockets, .enabled(if: Tinyproxy.path != nil, Comment(rawValue: Tinyproxy.skipReason)), .timeLimit(.minutes(10)))
+@Suite(.usesSockets, .requires(.tinyproxy), .timeLimit(.minutes(10)))
 struct PrimusTinyproxyTests {
     private static let credentials = ProxyConfiguration.Credentials(username: "anna", password: "hunter2")
     private static func pem(_ name: String) -> PEM { .file(Vectors.path("certificates/\(name).pem")) }
-    private static let wires = (try? OpenSSL.shared()) == nil ? [false] : [false, true]
+    private static let wires = [false] + Requirement.openSSL.cases([true])
 
     private static func with(
         _ kind: ProxiedKind, isSecure: Bool = false, timeout: Int = 600,
@@ -23,9 +23,10 @@ struct PrimusTinyproxyTests {
     ) async throws {
         let (server, echo) = kind.server(configure)
         let identity = TLSIdentity(certificateChain: Self.pem("server"), privateKey: Self.pem("server-key"))
-        let listener = isSecure ? SocketListener(tls: TLSServerConfiguration(identity)) : SocketListener()
+        let listener =
+            isSecure ? SocketListener(tls: TLSServerConfiguration(identity), limits: .forTests) : SocketListener(limits: .forTests)
         let port = try await server.start(on: listener).port
-        let proxy = try await Tinyproxy { ($0.credentials, $0.port, $0.timeout) = (Self.credentials, port, timeout) }
+        let proxy = try Tinyproxy { ($0.credentials, $0.port, $0.timeout) = (Self.credentials, port, timeout) }
         try await proxy.start()
         let relay = try TestRelay(to: proxy.port)
         try await body(proxy, relay) { credentials in

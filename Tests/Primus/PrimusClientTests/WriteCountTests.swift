@@ -13,7 +13,7 @@ import Testing
         // The loop writes what was gathered when it has serviced the stream, and not because time has passed.
         let loop = try EventLoop(turnLimit: .seconds(3600))
         defer { loop.shutdown() }
-        let (server, listener) = (PluginServer(), SocketListener())
+        let (server, listener) = (PluginServer(), SocketListener(limits: .forTests))
         let address = try await listener.start(server)
         // The time stands still, so that the client checks nothing in between.
         let network = InMemoryNetwork(clock: ManualClock(standstillLimit: nil))

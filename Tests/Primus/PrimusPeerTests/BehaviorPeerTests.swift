@@ -10,7 +10,7 @@ import Testing
 /// Behaviors of the client with servers of Primus 8 and 6 that `ClientPeerTests` doesn't test, over each transformer. All behaviors, with the
 /// embedded server and the manual clock, are in `SocketBehaviorTests`, `ReconnectBehaviorTests` and `ServerBehaviorTests`.
 @Suite(
-    .usesSockets, .timeLimit(.minutes(10)), .enabled(if: Peer.starts("primus", "primus6"), "\(Peer.skipReason): primus, primus6"))
+    .usesSockets, .timeLimit(.minutes(10)), .requires(.peers("primus", "primus6")))
 struct BehaviorPeerTests {
     @Test(arguments: Dialect.some) func `writes before the connection arrive in order`(dialect: Dialect) async throws {
         try await ClientPeerTests().with(dialect) { _, primus in

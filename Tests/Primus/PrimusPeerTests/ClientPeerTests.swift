@@ -9,7 +9,7 @@ import Testing
 
 /// The client against servers of Primus 8 and 6, with each transformer and parser that works there.
 @Suite(
-    .usesSockets, .timeLimit(.minutes(10)), .enabled(if: Peer.starts("primus", "primus6"), "\(Peer.skipReason): primus, primus6"))
+    .usesSockets, .timeLimit(.minutes(10)), .requires(.peers("primus", "primus6")))
 struct ClientPeerTests {
     /// One of each kind of connection, and those whose framing depends on the packets.
     private static let burstDialects = Dialect.all.filter { dialect in

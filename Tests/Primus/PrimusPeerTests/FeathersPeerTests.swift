@@ -7,7 +7,7 @@ import Testing
 
 /// The client with an application of Feathers 4, which has Primus 8 and primus-emitter inside. `dev/peers/feathers-server.js` describes its
 /// services.
-@Suite(.usesSockets, .timeLimit(.minutes(10)), .enabled(if: Peer.feathersCommand != nil, Comment(rawValue: Peer.feathersSkipReason)))
+@Suite(.usesSockets, .timeLimit(.minutes(10)), .requires(.feathersPeer))
 struct FeathersPeerTests {
     typealias Query = [String: PrimusValue]
 

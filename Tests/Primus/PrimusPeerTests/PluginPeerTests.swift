@@ -7,7 +7,7 @@ import Testing
 
 /// The plugins against those of the original, with servers of Primus 8 and 6.
 @Suite(
-    .usesSockets, .timeLimit(.minutes(10)), .enabled(if: Peer.starts("primus", "primus6"), "\(Peer.skipReason): primus, primus6"))
+    .usesSockets, .timeLimit(.minutes(10)), .requires(.peers("primus", "primus6")))
 struct PluginPeerTests {
     struct Todo: Codable, Hashable, Sendable {
         var id: Int

@@ -1,7 +1,6 @@
 import PeerSupport
 import PrimusServer
 import PrimusWire
-import ProxySupport
 import RealtimeCoding
 import RealtimeCore
 import RealtimeSockets
@@ -15,7 +14,7 @@ import Testing
 /// One case runs at a time: many programs that start at the same time would keep each other from answering in time.
 @Suite(
     .serialized, .usesSockets, .timeLimit(.minutes(10)),
-    .enabled(if: Peer.starts("primus-client", "primus6-client"), "\(Peer.skipReason): primus-client, primus6-client"))
+    .requires(.peers("primus-client", "primus6-client")))
 struct PrimusServerPeerTests {
     struct Pair: Sendable, CustomTestStringConvertible {
         var client: String

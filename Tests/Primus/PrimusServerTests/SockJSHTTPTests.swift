@@ -1,5 +1,4 @@
 import PrimusServer
-import ProxySupport
 import RealtimeCore
 import RealtimeSockets
 import RealtimeSystem

@@ -1,6 +1,5 @@
 import PrimusClient
 import PrimusServer
-import ProxySupport
 import RealtimeCore
 import RealtimeSockets
 import RealtimeTesting
@@ -17,7 +16,7 @@ import Testing
 
     @Test(arguments: BehaviorKind.all) func `a server shares a port with another handler`(kind: BehaviorKind) async throws {
         let server = PrimusServer(configuration: Self.configuration(kind), log: .none)
-        let listener = SocketListener()
+        let listener = SocketListener(limits: .forTests)
         let address = try await listener.start(ListenerRouter([.path("/primus", server.listenerHandler), .path("/hello", Hello())]))
         let echo = server.onMessage { message in _ = try? message.spark.write(message.value) }
         let client = Self.client(address, kind)
@@ -39,7 +38,7 @@ import Testing
         var configuration = PrimusServerConfiguration()
         configuration.messageLimit = 100
         let server = PrimusServer(configuration: configuration, log: .none)
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         let client = RawClient(SocketWebSocketTransport(), address, "/primus", [:])
         try await eventually { server.sparks.count == 1 }
         client.send("\"" + String(repeating: "a", count: 200) + "\"")
@@ -112,7 +111,7 @@ import Testing
 
     @Test func `releasing a server ends its connections and its listener`() async throws {
         var server: PrimusServer? = PrimusServer(log: .none)
-        let address = try #require(try await server?.start(on: SocketListener()))
+        let address = try #require(try await server?.start(on: SocketListener(limits: .forTests)))
         let client = RawClient(SocketWebSocketTransport(), address, "/primus", [:])
         try await eventually { server?.sparks.count == 1 }
         server = nil

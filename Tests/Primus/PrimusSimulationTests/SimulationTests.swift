@@ -2,7 +2,7 @@ import SimulationSupport
 import TestSupport
 import Testing
 
-@Suite(.computes, .serialized, .enabled(if: areSimulationsSupported, "simulations need a newer version of macOS"))
+@Suite(.computes, .serialized, .requires(.simulations))
 struct PrimusSimulationTests {
     /// Runs many seeds, or only the chosen one with a trace.
     @Test func `client and server of Primus recover from random faults`() async throws {
@@ -19,7 +19,7 @@ struct PrimusSimulationTests {
 
     /// The number of clients whose delay is in one of ten equal parts is binomial, with the mean 100 and the standard deviation 9.5. A distance of
     /// four and a half of these has a probability below 1 in 100,000, and this test has 60 such numbers.
-    @Test(.enabled(if: chosenSeed == nil, "its trace would be long"))
+    @Test(.requires(.manySeeds))
     func `a thousand clients whose server goes away come back as the delays say`() async throws {
         let report = try await simulate([1]) { StormSimulation($0, clients: 1_000).run() }
         for failure in report.failures { Issue.record("\(failure)") }

@@ -294,7 +294,7 @@ struct ReadmeServer: Sendable {
         var configuration = PrimusServerConfiguration()
         configuration.plugins = .emitter
         let server = PrimusServer(configuration: configuration, log: .none)
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         let url = try #require(URL(string: "http://\(address.host):\(address.port)/primus"))
         return ReadmeServer(server: server, url: url)
     }

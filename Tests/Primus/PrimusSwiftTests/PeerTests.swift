@@ -10,7 +10,7 @@ import Testing
 /// The API of Primus-Objc with the servers of Primus 8 and 6.
 @Suite(
     .usesSockets, .timeLimit(.minutes(10)),
-    .enabled(if: Peer.starts("primus") && Peer.starts("primus6"), "\(Peer.skipReason): primus, primus6"))
+    .requires(.peers("primus", "primus6")))
 struct PeerTests {
     @Test(arguments: ["primus", "primus6"])
     func `a session with a server of Primus has the events of the client for JavaScript`(name: String) async throws {

@@ -15,7 +15,7 @@ struct LockCountTests {
     /// Runs `body` with a client that is subscribed to a channel, and the client's loop.
     private func withClient(_ body: (PusherServer, PusherChannel, EventLoop) async throws -> Void) async throws {
         let server = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), log: .none)
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         let loop = try EventLoop("client")
         var configuration = PusherConfiguration(key: "key", host: address.host, port: address.port, useTLS: false)
         configuration.transports = Transports(

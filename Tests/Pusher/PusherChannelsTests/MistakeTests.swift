@@ -34,7 +34,7 @@ struct MistakeTests {
     ) async throws {
         func file(_ name: String) -> PEM { .file(Vectors.path("certificates/\(name)")) }
         let identity = TLSIdentity(certificateChain: file("server.pem"), privateKey: file("server-key.pem"))
-        let listener = SocketListener(tls: tls ? TLSServerConfiguration(identity) : nil)
+        let listener = SocketListener(tls: tls ? TLSServerConfiguration(identity) : nil, limits: .forTests)
         let address = try await listener.start(handler)
         do { try await body(address) } catch { Issue.record(error) }
         await listener.stop()

@@ -18,19 +18,14 @@ struct PusherForwardProxyTests {
         return tls
     }()
 
-    /// A server without TLS, or with it where it is available.
+    private static let wires = [false] + Requirement.openSSL.cases([true])
+
     private static func start(_ server: PusherServer, secure: Bool) async throws -> ListenerAddress {
-        if secure {
-            let identity = TLSIdentity(
-                certificateChain: .file(Vectors.path("certificates/server.pem")),
-                privateKey: .file(Vectors.path("certificates/server-key.pem")))
-            do throws(TransportError) {
-                return try await server.start(on: SocketListener(tls: TLSServerConfiguration(identity)))
-            } catch {
-                guard error.code == .tlsUnavailable else { throw error }
-            }
-        }
-        return try await server.start(on: SocketListener())
+        guard secure else { return try await server.start(on: SocketListener(limits: .forTests)) }
+        let identity = TLSIdentity(
+            certificateChain: .file(Vectors.path("certificates/server.pem")),
+            privateKey: .file(Vectors.path("certificates/server-key.pem")))
+        return try await server.start(on: SocketListener(tls: TLSServerConfiguration(identity), limits: .forTests))
     }
 
     private static func withProxy(
@@ -57,7 +52,7 @@ struct PusherForwardProxyTests {
         await server.stop()
     }
 
-    @Test(arguments: TestProxy.Kind.allCases, [false, true])
+    @Test(arguments: TestProxy.Kind.allCases, Self.wires)
     func `a client and a publisher exchange events through an HTTP or SOCKS proxy`(kind: TestProxy.Kind, secure: Bool) async throws {
         try await Self.withProxy(kind, secure: secure) { proxy, server, configuration in
             let client = PusherClient(configuration)

@@ -17,7 +17,7 @@ struct PusherOnAPortTests {
         var app = PusherApp(id: "1", key: "key", secret: "secret")
         app.profile = profile
         let server = PusherServer(app: app, log: .none)
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         do {
             try await body(server) { key, authorizer in
                 var configuration = PusherConfiguration(key: key, host: address.host, port: address.port, useTLS: false)
@@ -69,7 +69,7 @@ struct PusherOnAPortTests {
         await #expect(processExitsWith: .success) {
             // With a loop of its own, so that the first use of the clients' loop is during the shortage.
             let server = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), time: try EventLoop(), log: .none)
-            let address = try await server.start(on: SocketListener())
+            let address = try await server.start(on: SocketListener(limits: .forTests))
             var configuration = PusherConfiguration(key: "key", host: address.host, port: address.port, useTLS: false)
             configuration.backoff = Backoff(base: .milliseconds(1), cap: .milliseconds(1))
             configuration.log = .none

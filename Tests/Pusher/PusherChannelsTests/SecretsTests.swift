@@ -156,7 +156,7 @@ import Testing
             #expect(error.code == .invalidURL && !error.message.contains("hunter"))
         }
         let server = PusherServer(app: .random())
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         func client(_ host: String, _ authorizer: PusherAuthorizer?) -> PusherClient {
             var configuration = PusherConfiguration(key: server.app.key, host: host, port: address.port, useTLS: false)
             configuration.authorizer = authorizer

@@ -81,7 +81,7 @@ struct StressTests {
     @Test(arguments: [1, 2, 3] as [UInt64])
     func `a client withstands concurrent calls over sockets`(seed: UInt64) async throws {
         let server = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), log: .none)
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         weak var dropped: PusherClient?
         do {
             var configuration = PusherConfiguration(key: "key", host: address.host, port: address.port, useTLS: false)

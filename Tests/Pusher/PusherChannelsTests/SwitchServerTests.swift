@@ -173,8 +173,8 @@ import Testing
     @Test func `a client switches between servers over sockets`() async throws {
         let app = PusherApp(id: "1", key: "key", secret: "secret")
         let (first, second) = (PusherServer(app: app, log: .none), PusherServer(app: app, log: .none))
-        let firstAddress = try await first.start(on: SocketListener())
-        let secondAddress = try await second.start(on: SocketListener())
+        let firstAddress = try await first.start(on: SocketListener(limits: .forTests))
+        let secondAddress = try await second.start(on: SocketListener(limits: .forTests))
         var configuration = PusherConfiguration(key: "key", host: firstAddress.host, port: firstAddress.port, useTLS: false)
         configuration.log = .none
         configuration.allowLongTimes()

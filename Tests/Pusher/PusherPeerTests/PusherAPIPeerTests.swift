@@ -43,7 +43,7 @@ final class WebhookReceiver: ListenerHandler {
 
 /// The HTTP API and webhooks against other implementations: the server sockudo, and the service's HTTP library for Node.
 @Suite(
-    .usesSockets, .enabled(if: Peer.starts("sockudo", "pusher-rest"), Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(10)))
+    .usesSockets, .requires(.peers("sockudo", "pusher-rest")), .timeLimit(.minutes(10)))
 struct PusherAPIPeerTests {
     private func client(_ port: Int, user: String) -> PusherClient {
         var configuration = PusherConfiguration(key: "key1", host: "127.0.0.1", port: port, useTLS: false)
@@ -60,7 +60,7 @@ struct PusherAPIPeerTests {
 
     @Test func `the publisher uses the HTTP API of sockudo`() async throws {
         let receiver = WebhookReceiver(["key1": "secret1"])
-        let listener = SocketListener()
+        let listener = SocketListener(limits: .forTests)
         let address = try await listener.start(receiver)
         let sockudo = try Peer("sockudo", ["--webhook", "http://127.0.0.1:\(address.port)/hook"])
         let port = try await sockudo.ready()["port"]?.int ?? 0
@@ -110,12 +110,12 @@ struct PusherAPIPeerTests {
 
     @Test func `the HTTP library for Node uses the HTTP API of the server`() async throws {
         let receiver = WebhookReceiver(["key1": "secret1"])
-        let hooks = SocketListener()
+        let hooks = SocketListener(limits: .forTests)
         let hookAddress = try await hooks.start(receiver)
         var webhooks = PusherServerWebhooks([Endpoint(scheme: "http", host: "127.0.0.1", port: hookAddress.port)])
         webhooks.absenceDelay = .zero
         let server = PusherServer(app: PusherApp(id: "app1", key: "key1", secret: "secret1"), webhooks: webhooks, log: .none)
-        let port = try await server.start(on: SocketListener()).port
+        let port = try await server.start(on: SocketListener(limits: .forTests)).port
         let rest = try Peer("pusher-rest", ["--app", "app1", "--key", "key1", "--secret", "secret1", "--port", "\(port)"])
         let client = self.client(port, user: "anna")
         client.connect()

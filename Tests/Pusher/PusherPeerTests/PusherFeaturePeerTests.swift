@@ -72,7 +72,7 @@ struct Sockudo {
 /// Tests/Vectors/pusher/sockudo-5.2.0.txt shows where the server differs from the service. It reports no subscription counts, crashes when a
 /// user who is signed in subscribes to a presence channel without `channel_data`, and rejects presence channels with a cache.
 @Suite(
-    .usesSockets, .enabled(if: Peer.starts("sockudo", "pusher-client", "pusher-rest"), Comment(rawValue: Peer.skipReason)),
+    .usesSockets, .requires(.peers("sockudo", "pusher-client", "pusher-rest")),
     .timeLimit(.minutes(10)))
 struct PusherFeaturePeerTests {
     // MARK: Encrypted channels

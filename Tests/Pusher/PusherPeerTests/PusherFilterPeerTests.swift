@@ -9,7 +9,7 @@ import Testing
 
 /// Filters and deltas with the server sockudo.
 @Suite(
-    .usesSockets, .enabled(if: Peer.starts("sockudo"), Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(10)))
+    .usesSockets, .requires(.peers("sockudo")), .timeLimit(.minutes(10)))
 struct PusherFilterPeerTests {
     /// sockudo ignores filters without this setting.
     private static let filtering = #""tag_filtering":{"enabled":true}"#

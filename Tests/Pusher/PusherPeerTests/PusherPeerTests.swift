@@ -9,7 +9,7 @@ import Testing
 /// The client and the server against other implementations of the protocol: the server sockudo, the client pusher-js and the service's HTTP
 /// library. Each runs in its own process.
 @Suite(
-    .usesSockets, .enabled(if: Peer.starts("sockudo", "pusher-client", "pusher-rest"), Comment(rawValue: Peer.skipReason)),
+    .usesSockets, .requires(.peers("sockudo", "pusher-client", "pusher-rest")),
     .timeLimit(.minutes(10)))
 struct PusherPeerTests {
     /// Returns a client of this package for a server that runs as a peer.
@@ -126,7 +126,7 @@ struct PusherPeerTests {
     @Test func `pusher JS and the HTTP library exchange events with the server`() async throws {
         let app = PusherApp(id: "app1", key: "key1", secret: "secret1")
         let embedded = PusherServer(app: app, log: .none)
-        let address = try await embedded.start(on: SocketListener())
+        let address = try await embedded.start(on: SocketListener(limits: .forTests))
         let server: JSONValue = ["app": "app1", "key": "key1", "secret": "secret1", "port": .number(JSONNumber(address.port))]
         let (rest, browser) = (try self.rest(server), try Peer("pusher-client"))
         try await self.connect(browser, to: server, user: "bert")
@@ -187,7 +187,7 @@ struct PusherPeerTests {
         var app = PusherApp(id: "app1", key: "key1", secret: "secret1")
         app.sendsSubscriptionCounts = true
         let embedded = PusherServer(app: app, log: .none)
-        let address = try await embedded.start(on: SocketListener())
+        let address = try await embedded.start(on: SocketListener(limits: .forTests))
         let anna = try await self.connect(address, app, user: ["id": "anna"])
 
         let rest = try Peer(
@@ -220,7 +220,7 @@ struct PusherPeerTests {
         let app = PusherApp(id: "app1", key: "key1", secret: "secret1")
         let embedded = PusherServer(app: app, log: .none)
         let events = embedded.events
-        let address = try await embedded.start(on: SocketListener())
+        let address = try await embedded.start(on: SocketListener(limits: .forTests))
         func change(_ browser: Peer, _ name: String) async throws -> JSONValue? {
             try await browser.line { $0["event"]?.string == "watchlist" && $0["name"]?.string == name }["data"]?["user_ids"]
         }
@@ -251,7 +251,7 @@ struct PusherPeerTests {
         var app = PusherApp(id: "app1", key: "key1", secret: "secret1")
         app.profile = profile
         let embedded = PusherServer(app: app, log: .none)
-        let address = try await embedded.start(on: SocketListener())
+        let address = try await embedded.start(on: SocketListener(limits: .forTests))
         let anna = try await self.connect(address, app, user: ["id": "anna", "user_info": ["name": "A"]])
         let bert = try await self.connect(address, app, user: ["id": "bert", "user_info": ["name": "B"]])
         for browser in [anna, bert] { try await browser.perform(["do": "subscribe", "channel": "presence-room"]) }

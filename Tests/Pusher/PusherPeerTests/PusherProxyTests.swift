@@ -16,8 +16,8 @@ private struct ProxiedServer {
 
     /// Starts both.
     init(readTimeout: Duration = .seconds(600)) async throws {
-        let port = try await self.server.start(on: SocketListener()).port
-        self.nginx = try await Nginx(to: port) {
+        let port = try await self.server.start(on: SocketListener(limits: .forTests)).port
+        self.nginx = try Nginx(to: port) {
             // As by default.
             $0.isBuffering = true
             ($0.isSecure, $0.readTimeout) = (true, readTimeout)
@@ -56,7 +56,7 @@ private struct ProxiedServer {
 }
 
 /// The client and the server with nginx between them, which ends TLS.
-@Suite(.usesSockets, .enabled(if: Nginx.path != nil, Comment(rawValue: Nginx.skipReason)), .timeLimit(.minutes(10)))
+@Suite(.usesSockets, .requires(.nginx), .timeLimit(.minutes(10)))
 struct PusherProxyTests {
     @Test func `events pass through a proxy with TLS in both directions`() async throws {
         let proxied = try await ProxiedServer()

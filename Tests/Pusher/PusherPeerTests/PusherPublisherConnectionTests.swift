@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 /// The connections of a publisher to the server sockudo, which are counted.
-@Suite(.usesSockets, .enabled(if: Peer.starts("sockudo"), Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(10)))
+@Suite(.usesSockets, .requires(.peers("sockudo")), .timeLimit(.minutes(10)))
 struct PusherPublisherConnectionTests {
     private static func publisher(_ relay: TestRelay, unrepeatableIdleTime: Duration = .seconds(600)) -> PusherPublisher {
         var limits = KeepAliveLimits()
@@ -38,10 +38,10 @@ struct PusherPublisherConnectionTests {
         await relay.stop()
     }
 
-    @Test(.enabled(if: Nginx.path != nil, Comment(rawValue: Nginx.skipReason)))
+    @Test(.requires(.nginx))
     func `a publisher sends its requests through nginx to sockudo on one connection`() async throws {
         let sockudo = try Peer("sockudo")
-        let nginx = try await Nginx(to: try await sockudo.ready()["port"]?.int ?? 0)
+        let nginx = try Nginx(to: try await sockudo.ready()["port"]?.int ?? 0)
         try await nginx.start()
         let relay = try TestRelay(to: nginx.port)
         try await Self.send(40, Self.publisher(relay))
@@ -64,10 +64,10 @@ struct PusherPublisherConnectionTests {
         }
     }
 
-    @Test(.enabled(if: Nginx.path != nil, Comment(rawValue: Nginx.skipReason)))
+    @Test(.requires(.nginx))
     func `a publisher connects again after nginx has closed the connection, or sockudo was restarted`() async throws {
-        let port = try await FreePort.next()
-        let nginx = try await Nginx(to: port) { $0.keepAliveTimeout = .milliseconds(50) }
+        let port = TestPort.next()
+        let nginx = try Nginx(to: port) { $0.keepAliveTimeout = .milliseconds(50) }
         try await nginx.start()
         let relay = try TestRelay(to: nginx.port)
         let publisher = Self.publisher(relay)

@@ -19,12 +19,12 @@ private struct PythonServer {
 
     init(_ app: PusherApp = Self.app, webhooks: PusherServerWebhooks? = nil) async throws {
         self.server = PusherServer(app: app, webhooks: webhooks, log: .none)
-        self.port = try await self.server.start(on: SocketListener()).port
+        self.port = try await self.server.start(on: SocketListener(limits: .forTests)).port
     }
 
     /// Returns Pusher's HTTP library.
     func library(secret: String = Self.app.secret) async throws -> Peer {
-        let library = try Peer("pusher", command: Peer.pythonCommand)
+        let library = try Peer("pusher", command: PeerCommand.python)
         try await library.perform([
             "do": "configure", "app": .string(Self.app.id), "key": .string(Self.app.key), "secret": .string(secret),
             "port": .number(JSONNumber(self.port)), "master": .string(Self.masterKey),
@@ -46,7 +46,7 @@ private struct PythonServer {
 
 /// The embedded server with the packages of PyPI that Python programs use: Pusher's HTTP library `pusher`, and the client `Pysher`.
 @Suite(
-    .usesSockets, .enabled(if: Peer.pythonCommand != nil, Comment(rawValue: Peer.pythonSkipReason)), .timeLimit(.minutes(10)))
+    .usesSockets, .requires(.pythonPeers), .timeLimit(.minutes(10)))
 struct PusherPythonPeerTests {
     // MARK: The HTTP library
 
@@ -176,7 +176,7 @@ struct PusherPythonPeerTests {
 
     @Test func `the HTTP library for Python verifies the webhooks of the server`() async throws {
         let receiver = WebhookReceiver([PythonServer.app.key: PythonServer.app.secret])
-        let hooks = SocketListener()
+        let hooks = SocketListener(limits: .forTests)
         let hookAddress = try await hooks.start(receiver)
         var webhooks = PusherServerWebhooks([Endpoint(scheme: "http", host: "127.0.0.1", port: hookAddress.port)])
         webhooks.absenceDelay = .zero
@@ -216,7 +216,7 @@ struct PusherPythonPeerTests {
 
     /// Returns Pysher, connecting to a port.
     private func pysher(_ port: Int, _ options: JSONObject) async throws -> Peer {
-        let pysher = try Peer("pysher", command: Peer.pythonCommand)
+        let pysher = try Peer("pysher", command: PeerCommand.python)
         var command: JSONObject = ["do": "connect", "key": .string(PythonServer.app.key), "port": .number(JSONNumber(port))]
         for (name, value) in options { command[name] = value }
         try await pysher.perform(command)
@@ -289,7 +289,7 @@ struct PusherPythonPeerTests {
         let handler = PusherAuthorizationHandler(app: server.app) { attempt in
             attempt.channel == "private-orders" ? .accept() : .reject(message: "No.")
         }
-        let listener = SocketListener()
+        let listener = SocketListener(limits: .forTests)
         let port = try await listener.start(ListenerRouter([.path("/auth", handler), .path("/", server.listenerHandler)])).port
         let pysher = try await self.pysher(port, ["endpoint": .string("http://127.0.0.1:\(port)/auth")])
         _ = try await pysher.line { $0["event"] == "connected" }
@@ -318,7 +318,7 @@ struct PusherPythonPeerTests {
     @Test(arguments: Ending.allCases)
     func `Pysher reconnects after the server has ended the connection`(ending: Ending) async throws {
         let server = PusherServer(app: PythonServer.app, log: .none)
-        let listener = SocketListener()
+        let listener = SocketListener(limits: .forTests)
         let port = try await listener.start(server.listenerHandler).port
         let pysher = try await self.pysher(
             port,

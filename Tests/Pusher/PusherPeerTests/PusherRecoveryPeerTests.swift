@@ -8,7 +8,7 @@ import Testing
 
 /// The recovery of missed events with the server sockudo, and servers that restart or no longer respond.
 @Suite(
-    .usesSockets, .enabled(if: Peer.starts("sockudo"), Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(10)))
+    .usesSockets, .requires(.peers("sockudo")), .timeLimit(.minutes(10)))
 struct PusherRecoveryPeerTests {
     private static let noDelay = Backoff(base: .milliseconds(10), cap: .milliseconds(100))
     /// The client doesn't reconnect until the test calls `connect()`.
@@ -213,12 +213,7 @@ struct PusherRecoveryPeerTests {
         client.disconnect()
     }
 
-    /// A command that starts the server in a container doesn't know the process.
-    @Test(
-        .enabled("the command in REALTIME_PEERS doesn't print the pid of sockudo") {
-            guard Peer.starts("sockudo") else { return false }
-            return try await Sockudo().processID != nil
-        }, arguments: [false, true])
+    @Test(.requires(.sockudoProcess), arguments: [false, true])
     func `a server that no longer responds is noticed by its missing pong, and the client reconnects`(recovers: Bool) async throws {
         let sockudo = try await Sockudo()
         let processID = try #require(sockudo.processID.flatMap { Int32(exactly: $0) })

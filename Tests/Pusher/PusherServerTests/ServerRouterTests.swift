@@ -88,13 +88,13 @@ struct ServerRouterSocketTests {
             if let webhook { received.record(webhook) }
             return HTTPResponse(status: webhook == nil ? 401 : 204)
         }
-        let hooks = SocketListener()
+        let hooks = SocketListener(limits: .forTests)
         let hook = try await hooks.start(application)
         let webhooks = PusherServerWebhooks([Endpoint(scheme: "http", host: hook.host, port: hook.port)])
         let servers = [1, 2].map { number in
             PusherServer(app: PusherApp(id: "\(number)", key: "key-\(number)", secret: "secret-\(number)"), webhooks: webhooks, log: .none)
         }
-        let listener = SocketListener()
+        let listener = SocketListener(limits: .forTests)
         let address = try await listener.start(PusherServerRouter(servers))
         for number in [1, 2] {
             var configuration = PusherConfiguration(key: "key-\(number)", host: address.host, port: address.port, useTLS: false)

@@ -348,7 +348,7 @@ import Testing
         var server: PusherServer? = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), log: .none)
         weak var handler: (any ListenerHandler)?
         handler = server?.listenerHandler
-        let address = try await #require(server).start(on: SocketListener())
+        let address = try await #require(server).start(on: SocketListener(port: TestPort.next(), limits: .forTests))
         var configuration = PusherConfiguration(key: "key", host: address.host, port: address.port, useTLS: false)
         configuration.log = .none
         configuration.allowLongTimes()

@@ -2,7 +2,7 @@ import SimulationSupport
 import TestSupport
 import Testing
 
-@Suite(.computes, .serialized, .enabled(if: areSimulationsSupported, "simulations need a newer version of macOS"))
+@Suite(.computes, .serialized, .requires(.simulations))
 struct PusherSimulationTests {
     /// Runs many seeds, or only the chosen one with a trace.
     @Test func `client and server recover from random faults`() async throws {

@@ -4,6 +4,7 @@ import PusherSwift
 import RealtimeCore
 import RealtimeSockets
 import RealtimeTesting
+import TestSupport
 
 /// A server of this package on a port, with an endpoint that authorizes subscriptions.
 final class ReadmeServer: Sendable {
@@ -30,7 +31,7 @@ final class ReadmeServer: Sendable {
             attempts.record(attempt)
             return .accept(userID: attempt.socketID)
         }
-        let listener = SocketListener()
+        let listener = SocketListener(limits: .forTests)
         let address = try await listener.start(
             ListenerRouter([.path("/app", server.listenerHandler), .path("/pusher/auth", endpoint), .path("/builder", endpoint)]))
         return ReadmeServer(server, address, attempts, listener, key)

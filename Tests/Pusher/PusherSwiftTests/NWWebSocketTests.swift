@@ -37,7 +37,7 @@ private typealias AnySocket = any WebSocketConnection
 
     private func withServer(_ body: (_ url: String, PusherServer) async throws -> Void) async throws {
         let server = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), log: .none)
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         do {
             try await body("ws://\(address.host):\(address.port)/app/key?protocol=7", server)
         } catch {

@@ -12,7 +12,7 @@ import Testing
 
 /// The flow of the README with the server sockudo, and with pusher-js on the other side.
 @Suite(
-    .usesSockets, .enabled(if: Peer.starts("sockudo", "pusher-client", "pusher-rest"), Comment(rawValue: Peer.skipReason)),
+    .usesSockets, .requires(.peers("sockudo", "pusher-client", "pusher-rest")),
     .timeLimit(.minutes(10)))
 struct PusherSwiftPeerTests {
     private static let masterKey = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
@@ -34,7 +34,7 @@ struct PusherSwiftPeerTests {
         // The application server.
         var app = PusherApp(id: "app1", key: "key1", secret: "secret1")
         app.encryptionMasterKey = Self.masterKey
-        let listener = SocketListener()
+        let listener = SocketListener(limits: .forTests)
         let address = try await listener.start(PusherAuthorizationHandler(app: app) { _ in .accept(userID: "anna") })
 
         let options = PusherClientOptions(

@@ -49,7 +49,7 @@ import Testing
 
     @Test func `any method can be called on any thread at any time, and the client works afterwards`() async throws {
         let server = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), log: .none)
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         let options = PusherClientOptions(
             authMethod: .inline(secret: "secret"), host: .host(address.host), port: address.port, useTLS: false)
         let pusher = Pusher(key: "key", options: options)

@@ -1,5 +1,4 @@
 import Foundation
-import ProxySupport
 import RealtimeCore
 import RealtimeSockets
 import RealtimeSystem
@@ -119,7 +118,9 @@ private final class RefreshFixture: Sendable {
 @Suite(.usesSockets, .timeLimit(.minutes(10))) struct AuthenticationRefreshSocketTests {
     @Test func `a client refreshes its authentication over sockets`() async throws {
         let fixture = RefreshFixture()
-        let server = SignalRServer(configuration: fixture.configuration, hooks: fixture.hooks, log: .none)
+        var limits = fixture.configuration
+        limits.allowLongTimes()
+        let server = SignalRServer(configuration: limits, hooks: fixture.hooks, log: .none)
         server.hub("/hub").on("User") { caller in caller.userID }
         let address = try await server.start(on: SocketListener(limits: .forTests))
         var configuration = try HubConfiguration(url: "http://\(address.host):\(address.port)/hub")

@@ -10,7 +10,7 @@ import TestSupport
 import Testing
 
 /// Clients and the embedded server with nginx between them.
-@Suite(.usesSockets, .enabled(if: Nginx.path != nil, Comment(rawValue: Nginx.skipReason)), .timeLimit(.minutes(10)))
+@Suite(.usesSockets, .requires(.nginx), .timeLimit(.minutes(10)))
 struct HubNginxTests {
     private static func with(
         _ configuration: SignalRServerConfiguration = SignalRServerConfiguration(), _ change: (inout Nginx.Options) -> Void,
@@ -20,8 +20,8 @@ struct HubNginxTests {
         configuration.allowLongTimes()
         let server = SignalRServer(configuration: configuration, log: .none)
         server.hub("/chat").on("Add") { (caller, a: Int, b: Int) in a + b }
-        let address = try await server.start(on: SocketListener())
-        let nginx = try await Nginx(to: address.port, change)
+        let address = try await server.start(on: SocketListener(limits: .forTests))
+        let nginx = try Nginx(to: address.port, change)
         try await nginx.start()
         try await body(server) { transports in
             var options = try HubConfiguration(url: "http://127.0.0.1:\(nginx.port)/chat")

@@ -1,4 +1,3 @@
-import ProxySupport
 import RealtimeCore
 import RealtimeSockets
 import RealtimeTesting
@@ -9,7 +8,7 @@ import TestSupport
 import Testing
 
 /// Clients of a server with TLS, whose certificate is signed by a root certificate that the system doesn't trust.
-@Suite(.usesSockets, .enabled(if: (try? OpenSSL.shared()) != nil, "requires OpenSSL"), .timeLimit(.minutes(10)))
+@Suite(.usesSockets, .requires(.openSSL), .timeLimit(.minutes(10)))
 struct HubTLSTests {
     private struct Running {
         let server: SignalRServer

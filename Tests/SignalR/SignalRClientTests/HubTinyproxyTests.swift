@@ -10,11 +10,11 @@ import TestSupport
 import Testing
 
 /// Clients and the embedded server with tinyproxy between them, which opens tunnels.
-@Suite(.usesSockets, .enabled(if: Tinyproxy.path != nil, Comment(rawValue: Tinyproxy.skipReason)), .timeLimit(.minutes(10)))
+@Suite(.usesSockets, .requires(.tinyproxy), .timeLimit(.minutes(10)))
 struct HubTinyproxyTests {
     private static let credentials = ProxyConfiguration.Credentials(username: "anna", password: "hunter2")
     private static func pem(_ name: String) -> PEM { .file(Vectors.path("certificates/\(name).pem")) }
-    private static let wires = (try? OpenSSL.shared()) == nil ? [false] : [false, true]
+    private static let wires = [false] + Requirement.openSSL.cases([true])
 
     /// A server, a proxy, and a relay through which clients reach the proxy.
     private struct Setup {
@@ -57,9 +57,10 @@ struct HubTinyproxyTests {
         server.hub("/chat").on("Sum") { (caller, items: HubStream<Int>) in try await items.reduce(0, +) }
         server.hub("/chat").stream("Count") { (caller, count: Int) in Self.numbers(count) }
         let identity = TLSIdentity(certificateChain: Self.pem("server"), privateKey: Self.pem("server-key"))
-        let listener = isSecure ? SocketListener(tls: TLSServerConfiguration(identity)) : SocketListener()
+        let listener =
+            isSecure ? SocketListener(tls: TLSServerConfiguration(identity), limits: .forTests) : SocketListener(limits: .forTests)
         let port = try await server.start(on: listener).port
-        let proxy = try await Tinyproxy {
+        let proxy = try Tinyproxy {
             ($0.credentials, $0.port, $0.timeout) = (Self.credentials, port, timeout)
         }
         try await proxy.start()

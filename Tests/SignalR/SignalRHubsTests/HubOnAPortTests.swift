@@ -18,7 +18,7 @@ import Testing
             return [#"{"type":3,"invocationId":"\#(id)","result":\#(message["arguments"]?[0] ?? .null)}"#]
         }
         let server = ScriptedHub(script)
-        let listener = SocketListener()
+        let listener = SocketListener(limits: .forTests)
         let address = try await listener.start(server)
         let endpoint = Endpoint(scheme: "http", host: address.host, port: address.port, target: "/chat")
         var options = HubConfiguration(endpoint, transports: .standard)

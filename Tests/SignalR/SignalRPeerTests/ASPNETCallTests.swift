@@ -19,7 +19,7 @@ private struct Person: Codable, Equatable, Sendable {
 }
 
 /// Calls, streams and results of the client with an ASP.NET Core server in its own process.
-@Suite(.usesSockets, .enabled(if: Peer.starts("aspnet"), Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(10)))
+@Suite(.usesSockets, .requires(.peers("aspnet")), .timeLimit(.minutes(10)))
 struct ASPNETCallTests {
     // MARK: Values
 

@@ -14,7 +14,7 @@ private struct Person: Codable, Equatable, Sendable {
 }
 
 /// The API of signalr-client-swift with an ASP.NET Core server in its own process.
-@Suite(.usesSockets, .enabled(if: Peer.starts("aspnet"), Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(10)))
+@Suite(.usesSockets, .requires(.peers("aspnet")), .timeLimit(.minutes(10)))
 struct ASPNETHubConnectionTests {
     // MARK: Connecting
 

@@ -15,7 +15,7 @@ private final class Item: Codable, Equatable, Sendable {
 }
 
 /// The cases of the integration tests of signalr-client-swift, with a value of each of their types, over each transport and in each format.
-@Suite(.usesSockets, .enabled(if: Peer.starts("aspnet"), Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(10)))
+@Suite(.usesSockets, .requires(.peers("aspnet")), .timeLimit(.minutes(10)))
 struct ASPNETIntegrationTests {
     private static func numbers() -> AsyncStream<Int> {
         AsyncStream { feed in

@@ -10,7 +10,7 @@ import Testing
 /// Negotiation and authentication of the client with an ASP.NET Core server in its own process. Serialized, because some tests start a server,
 /// and others end all connections of one.
 @Suite(
-    .usesSockets, .serialized, .enabled(if: Peer.starts("aspnet"), Comment(rawValue: Peer.skipReason)),
+    .usesSockets, .serialized, .requires(.peers("aspnet")),
     .timeLimit(.minutes(10)))
 struct ASPNETLifecycleTests {
     /// A server whose connections no other suite uses. It ends with the process of the tests.

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 /// Hubs of ASP.NET Core that send no keep-alive messages, or have short limits.
-@Suite(.usesSockets, .enabled(if: Peer.starts("aspnet"), Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(10)))
+@Suite(.usesSockets, .requires(.peers("aspnet")), .timeLimit(.minutes(10)))
 struct ASPNETLimitTests {
     /// The pairs of the transports that need keep-alive messages.
     private static let withPings = HubPair.allCases.filter { $0.transport != .longPolling }

@@ -10,7 +10,7 @@ import Testing
 /// Losses, ends and reconnects of the client with an ASP.NET Core server in its own process. Serialized, because the tests end all connections of
 /// the same server.
 @Suite(
-    .usesSockets, .serialized, .enabled(if: Peer.starts("aspnet"), Comment(rawValue: Peer.skipReason)),
+    .usesSockets, .serialized, .requires(.peers("aspnet")),
     .timeLimit(.minutes(10)))
 struct ASPNETLossTests {
     /// A server whose connections no other suite uses. It ends with the process of the tests.

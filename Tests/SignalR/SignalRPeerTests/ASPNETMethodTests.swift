@@ -34,7 +34,7 @@ private struct LocalTime: Encodable, Sendable {
 }
 
 /// Further methods and paths of the ASP.NET Core server in its own process.
-@Suite(.usesSockets, .enabled(if: Peer.starts("aspnet"), Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(10)))
+@Suite(.usesSockets, .requires(.peers("aspnet")), .timeLimit(.minutes(10)))
 struct ASPNETMethodTests {
     // MARK: Calls by the server
 

@@ -41,7 +41,7 @@ private final class PostWatcher: Sendable {
 }
 
 /// The requests of the client as ASP.NET Core in its own process receives them.
-@Suite(.usesSockets, .enabled(if: Peer.starts("aspnet"), Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(10)))
+@Suite(.usesSockets, .requires(.peers("aspnet")), .timeLimit(.minutes(10)))
 struct ASPNETRequestTests {
     /// The requests that a server has received, except those of its `/control` API.
     private static func requests(_ server: ASPNETServer) async throws -> [JSONValue] {
@@ -51,10 +51,10 @@ struct ASPNETRequestTests {
     // MARK: What requests carry
 
     /// nginx sets the cookie, as a balancer with sticky sessions does.
-    @Test(.enabled(if: Nginx.path != nil, Comment(rawValue: Nginx.skipReason)))
+    @Test(.requires(.nginx))
     func `every request has the header fields, the token, the cookie and the ID of its connection`() async throws {
         let server = try await ASPNETServer()
-        let nginx = try await Nginx(to: server.port) { $0.headers = ["Set-Cookie": "route=a; Path=/"] }
+        let nginx = try Nginx(to: server.port) { $0.headers = ["Set-Cookie": "route=a; Path=/"] }
         try await nginx.start()
         for pair in HubPair.allCases {
             try await server.control("requests?clear=true", "GET")

@@ -11,7 +11,7 @@ import Testing
 
 /// Stateful reconnect with an ASP.NET Core server in its own process. The client cuts its sockets.
 @Suite(
-    .usesSockets, .enabled(if: Peer.starts("aspnet"), Comment(rawValue: Peer.skipReason)),
+    .usesSockets, .requires(.peers("aspnet")),
     .timeLimit(.minutes(60)))
 struct ASPNETResumeTests {
     /// The server has ended the connection instead of resuming it.

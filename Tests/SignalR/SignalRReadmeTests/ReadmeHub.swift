@@ -25,7 +25,7 @@ struct ReadmeServer: Sendable, CustomStringConvertible {
     var description: String { "\(self.kind) \(self.transport?.rawValue ?? "all")" }
 
     /// ASP.NET Core only where `REALTIME_PEERS` is set.
-    private static var kinds: [Kind] { Peer.starts("aspnet") ? [.embedded, .aspnet] : [.embedded] }
+    private static let kinds: [Kind] = [.embedded] + Requirement.peers("aspnet").cases([.aspnet])
 
     /// The servers that offer all transports.
     static var available: [ReadmeServer] { self.kinds.map { ReadmeServer(kind: $0) } }
@@ -99,7 +99,7 @@ final class EmbeddedHub: ReadmeHub {
                 continuation.finish()
             }
         }
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         return EmbeddedHub(server, hub, "http://\(address.host):\(address.port)/chat")
     }
 

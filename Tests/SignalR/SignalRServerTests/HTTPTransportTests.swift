@@ -565,7 +565,7 @@ import Testing
     @Test(arguments: HTTPTransportTests.transports)
     func `a client calls methods over sockets`(transport: HubTransport) async throws {
         let (server, hub) = HubSocketTests.makeServer()
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         let http = SocketHTTPTransport()
         let negotiation = RawRequest(http, address, "POST", "/hub/negotiate?negotiateVersion=1")
         #expect(try await negotiation.end() == 200)

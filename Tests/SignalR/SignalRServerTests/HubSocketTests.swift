@@ -42,7 +42,7 @@ import Testing
 
     @Test func `a client negotiates and calls methods over a socket`() async throws {
         let (server, hub) = Self.makeServer()
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         let endpoint = Endpoint(scheme: "http", host: address.host, port: address.port, target: "/hub/negotiate?negotiateVersion=1")
         let response = try await SocketHTTPTransport().open(HTTPRequest("POST", endpoint))
         var body: [UInt8] = []
@@ -73,7 +73,7 @@ import Testing
 
     @Test func `a stream is sent as fast as the client reads`() async throws {
         let (server, _) = Self.makeServer()
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         let client = RawHubClient(SocketWebSocketTransport(), address, "/hub")
         client.send(#"{"protocol":"json","version":1}"#)
         #expect(try await client.next() == [:])
@@ -85,7 +85,7 @@ import Testing
 
     @Test func `unknown IDs and paths are rejected with a status`() async throws {
         let (server, _) = Self.makeServer()
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         for (target, status) in [("/hub?id=x", 404), ("/none", 404)] {
             let client = RawHubClient(SocketWebSocketTransport(), address, target)
             guard case .transport(let error)? = try await client.ending() else {

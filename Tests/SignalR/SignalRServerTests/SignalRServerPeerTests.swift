@@ -1,5 +1,4 @@
 import PeerSupport
-import ProxySupport
 import RealtimeCoding
 import RealtimeSockets
 import RealtimeTesting
@@ -138,7 +137,7 @@ extension PeerHub {
 }
 
 /// The server with Microsoft's client for .NET in its own process, which doesn't negotiate.
-@Suite(.usesSockets, .enabled(if: Peer.starts("dotnet-client"), Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(10)))
+@Suite(.usesSockets, .requires(.peers("dotnet-client")), .timeLimit(.minutes(10)))
 struct DotNetPeerTests {
     @Test(arguments: ["json", "msgpack"])
     func `the .NET client calls every kind of method`(format: String) async throws {
@@ -154,12 +153,12 @@ struct DotNetPeerTests {
 /// The server with Microsoft's client for TypeScript on a page in Chromium, whose origin is another one. Serialized, because starting a browser
 /// takes time.
 @Suite(
-    .usesSockets, .serialized, .enabled(if: Peer.browserCommand != nil, Comment(rawValue: Peer.browserSkipReason)), .timeLimit(.minutes(10))
+    .usesSockets, .serialized, .requires(.browserPeer), .timeLimit(.minutes(10))
 )
 struct BrowserPeerTests {
     /// The page for all tests, and its origin. It ends with the process of the tests.
     private static let page = Task {
-        let peer = try Peer("signalr-browser", ["--host", "page.example"], command: Peer.browserCommand)
+        let peer = try Peer("signalr-browser", ["--host", "page.example"], command: PeerCommand.browser)
         return (peer, origin: try await peer.ready()["url"]?.string ?? "")
     }
 
@@ -200,7 +199,7 @@ struct BrowserPeerTests {
 }
 
 /// The server with Microsoft's client for TypeScript in its own process.
-@Suite(.usesSockets, .enabled(if: Peer.starts("signalr-client"), Comment(rawValue: Peer.skipReason)), .timeLimit(.minutes(10)))
+@Suite(.usesSockets, .requires(.peers("signalr-client")), .timeLimit(.minutes(10)))
 struct SignalRServerPeerTests {
     @Test(arguments: PeerHub.pairs)
     func `the TypeScript client calls every kind of method`(transport: String, format: String) async throws {
@@ -313,7 +312,7 @@ struct SignalRServerPeerTests {
 }
 
 /// The server with clients from PyPI, each in its own process.
-@Suite(.usesSockets, .enabled(if: Peer.pythonCommand != nil, Comment(rawValue: Peer.pythonSkipReason)), .timeLimit(.minutes(10)))
+@Suite(.usesSockets, .requires(.pythonPeers), .timeLimit(.minutes(10)))
 struct PythonPeerTests {
     /// pysignalr has only WebSockets.
     @Test(arguments: PeerHub.pairs.map { ("aiosignalr", $0, $1) } + [("pysignalr", "ws", "json"), ("pysignalr", "ws", "msgpack")])
@@ -321,7 +320,7 @@ struct PythonPeerTests {
         let disconnected = EventRecorder<String>()
         let server = PeerHub.makeServer(disconnected)
         let address = try await server.start(on: SocketListener(limits: .forTests))
-        let peer = try Peer(name, command: Peer.pythonCommand)
+        let peer = try Peer(name, command: PeerCommand.python)
         let url = JSONValue.string("http://127.0.0.1:\(address.port)/test")
         try await peer.perform([
             "do": "connect", "url": url, "transport": .string(transport), "protocol": .string(format), "token": "secret",
@@ -356,7 +355,7 @@ struct PythonPeerTests {
     func `a client for Python is rejected`(name: String, transport: String) async throws {
         let server = PeerHub.makeServer(EventRecorder())
         let address = try await server.start(on: SocketListener(limits: .forTests))
-        let peer = try Peer(name, command: Peer.pythonCommand)
+        let peer = try Peer(name, command: PeerCommand.python)
         let url = JSONValue.string("http://127.0.0.1:\(address.port)/test")
         await #expect(throws: Peer.Failure.self) {
             try await peer.perform(["do": "connect", "url": url, "transport": .string(transport), "token": "wrong"])

@@ -3,6 +3,7 @@ import RealtimeSystem
 import Processes
 import Foundation
 import RealtimeCore
+import TestSupport
 
 /// A third-party server or client in its own process.
 ///
@@ -13,53 +14,8 @@ import RealtimeCore
 /// `REALTIME_BROWSER_PEERS` and `REALTIME_FEATHERS_PEERS` for a client in a browser and an application of Feathers, unless `REALTIME_PEERS`
 /// starts them.
 package final class Peer: Sendable {
-    package static let command = variable("REALTIME_PEERS")
-    package static let pythonCommand = variable("REALTIME_PYTHON_PEERS")
-    /// The command that starts `signalr-browser`.
-    package static let browserCommand = variable("REALTIME_BROWSER_PEERS") ?? (starts("signalr-browser") ? command : nil)
-
-    /// The command that starts `feathers`.
-    package static let feathersCommand = variable("REALTIME_FEATHERS_PEERS") ?? (starts("feathers") ? command : nil)
-
-    /// The reason for skipping tests with peers.
-    package static let skipReason = "set REALTIME_PEERS to a command that starts these third-party peers"
-    package static let browserSkipReason =
-        "install Chromium and the npm packages with dev/peers/peers setup, and set REALTIME_BROWSER_PEERS to dev/peers/peers"
-    package static let feathersSkipReason =
-        "install the npm packages with dev/peers/peers setup, and set REALTIME_FEATHERS_PEERS to dev/peers/peers"
-    package static let pythonSkipReason = "run dev/peers/python-peers setup, and set REALTIME_PYTHON_PEERS to dev/peers/python-peers"
-
-    /// Whether the command starts all of these peers.
-    package static func starts(_ names: String...) -> Bool {
-        guard self.command != nil else { return false }
-        return self.names.map { $0.isSuperset(of: names) } ?? true
-    }
-
-    /// The peers that the command lists, or `nil` if it can't list them.
-    private static let names: Set<String>? = {
-        guard let command, let process = try? ChildProcess([command, "list"], errors: .discarded) else { return nil }
-        let lines = process.readOutput().split(separator: "\n")
-        guard process.waitForEnd() == 0, !lines.isEmpty else { return nil }
-        return Set(lines.compactMap { $0.split(separator: " ").first.map(String.init) })
-    }()
-
-    private static func variable(_ name: String) -> String? {
-        ProcessInfo.processInfo.environment[name].flatMap { $0.isEmpty ? nil : $0 }
-    }
-
-    private static let lastPort = Lock(10_000 + Int(ProcessInfo.processInfo.processIdentifier % 200) * 100)
-
-    /// The servers for which the command looks for a free port before it starts them. A listener of another test could take that port
-    /// meanwhile, and answer in their place.
-    private static let namesWithoutPort = ["aspnet", "sockudo"]
-
-    /// Returns another port outside of the range from which the system chooses, for a server that can't choose a free one by itself.
-    package static func nextPort() -> Int {
-        self.lastPort.withLock { port in
-            port += 1
-            return port
-        }
-    }
+    /// The servers, which listen on ports that no other test takes: before they listen, or between two of them on the same port.
+    private static let servers = ["aspnet", "sockudo", "primus", "primus6", "feathers", "ws"]
 
     package struct Failure: Error, CustomStringConvertible {
         package var description: String
@@ -87,11 +43,11 @@ package final class Peer: Sendable {
 
     package init(_ name: String, _ options: [String] = [], command: String? = nil) throws {
         self.name = name
-        guard let command = command ?? (name == "feathers" ? Self.feathersCommand : Self.command) else {
-            throw Failure(description: Self.skipReason)
+        guard let command = command ?? (name == "feathers" ? PeerCommand.feathers : PeerCommand.all) else {
+            throw Failure(description: "no command starts \(name)")
         }
         var options = options
-        if Self.namesWithoutPort.contains(name), !options.contains("--port") { options += ["--port", "\(Self.nextPort())"] }
+        if Self.servers.contains(name), !options.contains("--port") { options += ["--port", "\(TestPort.next())"] }
         let process = try ChildProcess([command, name] + options, errors: .discarded)
         self.process = process
         // A separate thread, because reading blocks.

@@ -1,5 +1,4 @@
 import Foundation
-import PeerSupport
 import Processes
 import RealtimeCore
 import RealtimeSockets
@@ -8,14 +7,6 @@ import TestSupport
 
 /// A proxy that is installed on this machine, in a process and on a port of its own. It ends when it is released.
 final class InstalledProxy: Sendable {
-    /// Returns the path of a program, or `nil` if it isn't installed. Debian installs servers in a folder that isn't in everyone's `PATH`.
-    static func path(of program: String) -> String? {
-        let folders = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":").map(String.init)
-        return (folders + ["/usr/sbin", "/usr/local/sbin"]).map { "\($0)/\(program)" }.first {
-            FileManager.default.isExecutableFile(atPath: $0)
-        }
-    }
-
     /// Passes signals on, and ends the proxy with its input, which is also closed when this process ends.
     ///
     /// SIGTERM is repeated until the proxy has ended: tinyproxy doesn't notice one that arrives just before it waits for a connection.
@@ -39,15 +30,12 @@ final class InstalledProxy: Sendable {
     /// Creates a proxy without starting it.
     ///
     /// - Parameters:
-    ///   - path: The path of the program, or `nil` if it isn't installed.
-    ///   - advice: How to install it.
+    ///   - program: The name of the program.
     ///   - arguments: The arguments, for the path of the configuration.
-    init(
-        _ path: String?, _ advice: String, _ arguments: (_ folder: String, _ configuration: String) -> [String]
-    ) async throws {
-        guard let path else { throw Missing(description: advice) }
+    init(_ program: String, _ arguments: (_ folder: String, _ configuration: String) -> [String]) throws {
+        guard let path = Program.path(of: program) else { throw Missing(description: "\(program) isn't installed") }
         self.folder = FileManager.default.temporaryDirectory.appendingPathComponent("realtime-proxy-\(UUID().uuidString)").path
-        self.port = try await FreePort.next()
+        self.port = TestPort.next()
         self.command = [path] + arguments(self.folder, "\(self.folder)/configuration")
         try FileManager.default.createDirectory(atPath: self.folder, withIntermediateDirectories: true)
     }
@@ -85,22 +73,5 @@ final class InstalledProxy: Sendable {
     private func isListening() async -> Bool {
         let request = HTTPRequest("GET", Endpoint(scheme: "http", host: "127.0.0.1", port: self.port, target: "/is-listening"))
         return (try? await SocketHTTPTransport(keepAlive: .off).send(request, bodyLimit: 1 << 16)) != nil
-    }
-}
-
-/// Ports for servers that can't choose a free one by themselves, or that are started again on the same one.
-package enum FreePort {
-    /// Returns a port that is free, and outside of the range from which the system chooses.
-    package static func next() async throws -> Int {
-        while true {
-            let listener = SocketListener(port: Peer.nextPort())
-            do throws(TransportError) {
-                let port = try await listener.start(ListenerRouter([])).port
-                await listener.stop()
-                return port
-            } catch {
-                guard error.code == .addressInUse else { throw error }
-            }
-        }
     }
 }

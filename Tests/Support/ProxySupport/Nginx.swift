@@ -2,9 +2,6 @@ import TestSupport
 
 /// nginx as it is usually deployed in front of a server: it ends TLS, and passes WebSockets and requests on.
 package struct Nginx: Sendable {
-    package static let path = InstalledProxy.path(of: "nginx")
-    package static let skipReason = "install nginx, for example with apt-get install nginx-light"
-
     package struct Options: Sendable {
         /// Whether clients use TLS.
         package var isSecure = false
@@ -46,9 +43,9 @@ package struct Nginx: Sendable {
     /// - Parameters:
     ///   - server: The port of the server.
     ///   - change: Changes the options.
-    package init(to server: Int, _ change: (inout Options) -> Void = { _ in }) async throws {
+    package init(to server: Int, _ change: (inout Options) -> Void = { _ in }) throws {
         self.server = server
-        self.proxy = try await InstalledProxy(Self.path, Self.skipReason) { ["-e", "stderr", "-p", $0, "-c", $1] }
+        self.proxy = try InstalledProxy("nginx") { ["-e", "stderr", "-p", $0, "-c", $1] }
         var options = Options()
         change(&options)
         self.options = options

@@ -3,9 +3,6 @@ package import RealtimeSockets
 
 /// tinyproxy, an HTTP proxy that opens tunnels.
 package struct Tinyproxy: Sendable {
-    package static let path = InstalledProxy.path(of: "tinyproxy")
-    package static let skipReason = "install tinyproxy, for example with apt-get install tinyproxy"
-
     package struct Options: Sendable {
         package var credentials: ProxyConfiguration.Credentials?
         /// The only port to which a tunnel may lead, or `nil` for all.
@@ -20,11 +17,11 @@ package struct Tinyproxy: Sendable {
     private let credentials: ProxyConfiguration.Credentials?
 
     /// Creates a proxy without starting it.
-    package init(_ change: (inout Options) -> Void = { _ in }) async throws {
+    package init(_ change: (inout Options) -> Void = { _ in }) throws {
         var options = Options()
         change(&options)
         self.credentials = options.credentials
-        self.proxy = try await InstalledProxy(Self.path, Self.skipReason) { ["-d", "-c", $1] }
+        self.proxy = try InstalledProxy("tinyproxy") { ["-d", "-c", $1] }
         var lines = ["Port \(self.proxy.port)", "Listen 127.0.0.1", "Timeout \(options.timeout)", "MaxClients 100", "LogLevel Critical"]
         if let credentials = options.credentials { lines.append("BasicAuth \(credentials.username) \(credentials.password)") }
         if let port = options.port { lines.append("ConnectPort \(port)") }

@@ -10,11 +10,6 @@ protocol TaskRunner: AnyObject, Sendable {
     func runAll() -> Bool
 }
 
-/// Whether the operating system supports simulations: they need task executors, which older versions of macOS don't have.
-package var areSimulationsSupported: Bool {
-    if #available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *) { true } else { false }
-}
-
 func makeTaskRunner() -> any TaskRunner {
     guard #available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *) else {
         preconditionFailure("simulations are not supported on this system")

@@ -4,7 +4,7 @@ import SimulationSupport
 import TestSupport
 import Testing
 
-@Suite(.enabled(if: areSimulationsSupported, "simulations need a newer version of macOS"))
+@Suite(.requires(.simulations))
 struct RecoveryRunTests {
     @Test func `the phases of a run follow each other and a client is stopped and checked`() {
         let simulation = Simulation(seed: 1)

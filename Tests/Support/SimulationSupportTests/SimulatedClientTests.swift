@@ -3,7 +3,7 @@ import SimulationSupport
 import TestSupport
 import Testing
 
-@Suite(.computes, .serialized, .enabled(if: areSimulationsSupported, "simulations need a newer version of macOS"))
+@Suite(.computes, .serialized, .requires(.simulations))
 struct SimulatedClientTests {
     @Test func `a correct client violates nothing`() async throws {
         let report = try await simulate(seeds(50)) { LineSimulation($0, .none).run() }

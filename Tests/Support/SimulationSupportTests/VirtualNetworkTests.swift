@@ -3,7 +3,7 @@ import SimulationSupport
 import TestSupport
 import Testing
 
-@Suite(.computes, .serialized, .enabled(if: areSimulationsSupported, "simulations need a newer version of macOS"))
+@Suite(.computes, .serialized, .requires(.simulations))
 struct VirtualNetworkTests {
     private static func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds * 1_000_000_000) }
 

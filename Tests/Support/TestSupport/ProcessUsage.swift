@@ -2,15 +2,35 @@
 import Glibc
 
 /// The resources in use by this process. For tests that run in their own process.
-package struct ProcessUsage: Sendable, CustomStringConvertible {
+package struct ProcessUsage: Error, CustomStringConvertible {
     /// The number of descriptors, except timers: Dispatch opens another one when a task sleeps for the first time. An event loop has others too.
     package let descriptors: Int
-    package let threads, residentKiB: Int
+    /// The number of threads that the package has started, which have its name. The system starts and ends threads for tasks at any time.
+    package let threads: Int
+    package let residentKiB: Int
 
     package static func now() -> ProcessUsage {
         let descriptors = self.entries("/proc/self/fd").filter { self.target("/proc/self/fd/\($0)") != "anon_inode:[timerfd]" }
-        return ProcessUsage(
-            descriptors: descriptors.count, threads: self.entries("/proc/self/task").count, residentKiB: self.residentKiB())
+        let threads = self.entries("/proc/self/task").filter { self.firstLine(of: "/proc/self/task/\($0)/comm").hasPrefix("realtime-") }
+        return ProcessUsage(descriptors: descriptors.count, threads: threads.count, residentKiB: self.residentKiB())
+    }
+
+    /// Expects that the process uses no more descriptors and threads than before, and little more memory.
+    ///
+    /// - Parameters:
+    ///   - before: The earlier usage.
+    ///   - growthKiB: How much more memory the allocator may keep; `nil` for any amount. Memory isn't compared under a sanitizer.
+    /// - Throws: The usage if descriptors or threads remain.
+    package static func expectRelease(since before: ProcessUsage, growthKiB: Int?) async throws {
+        var after = Self.now()
+        // A loop closes its last sockets on its thread, and threads end a little later.
+        try? await eventually {
+            after = Self.now()
+            return after.descriptors <= before.descriptors && after.threads <= before.threads
+        }
+        guard after.descriptors <= before.descriptors, after.threads <= before.threads else { throw after }
+        guard let growthKiB, !self.hasSanitizer else { return }
+        precondition(after.residentKiB <= before.residentKiB + growthKiB, "memory: \(before) \(after)")
     }
 
     /// Whether a sanitizer is active. It retains freed memory, which makes the memory usage meaningless.
@@ -40,12 +60,17 @@ package struct ProcessUsage: Sendable, CustomStringConvertible {
 
     /// The resident memory as reported by the kernel. The C library's statistics aren't visible from Swift.
     private static func residentKiB() -> Int {
-        guard let file = fopen("/proc/self/statm", "r") else { return 0 }
+        let pages = self.firstLine(of: "/proc/self/statm").split(separator: " ").dropFirst().first.flatMap { Int($0) } ?? 0
+        return pages * sysconf(Int32(_SC_PAGESIZE)) >> 10
+    }
+
+    /// Returns the first line of a file, or an empty string if it doesn't exist, such as that of a thread which has ended.
+    private static func firstLine(of path: String) -> String {
+        guard let file = fopen(path, "r") else { return "" }
         defer { fclose(file) }
         var line = [CChar](repeating: 0, count: 256)
-        guard fgets(&line, 256, file) != nil else { return 0 }
-        let pages = line.split(separator: 0x20)[1].reduce(0) { $0 * 10 + Int($1) - 0x30 }
-        return pages * sysconf(Int32(_SC_PAGESIZE)) >> 10
+        guard fgets(&line, 256, file) != nil else { return "" }
+        return String(decoding: line.prefix { $0 != 0 && $0 != 0x0A }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
     }
 }
 #endif

@@ -110,7 +110,7 @@ import Testing
         #expect(result.errors.isEmpty)
     }
 
-    @Test(.enabled(if: FileManager.default.fileExists(atPath: "/dev/full"), "this system has no /dev/full"))
+    @Test(.requires(.deviceFull))
     func `a failed write to standard output is a failure`() async throws {
         let full = try #require(FileHandle(forWritingAtPath: "/dev/full"))
         let errors = PrivatePipe()

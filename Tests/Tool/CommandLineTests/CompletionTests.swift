@@ -8,12 +8,6 @@ import Testing
 
 /// Runs the scripts of `realtime completion` in their shells.
 @Suite(.usesSockets) struct CompletionTests {
-    private static func has(_ shell: String) -> Bool {
-        guard let process = try? ChildProcess([shell, "-c", "exit 0"], errors: .discarded) else { return false }
-        process.endInput()
-        return process.waitForEnd() == 0
-    }
-
     private static let commands = CommandTableTests.specs.filter { !$0.isHidden }
     private static let names = ["serve", "pusher", "signalr", "primus", "demo", "completion", "manual", "bench", "help"]
 
@@ -49,7 +43,7 @@ import Testing
     }
 
     @Test(
-        .enabled(if: Self.has("bash"), "bash isn't installed"),
+        .requires(.bash),
         arguments: [
             ([""], Self.names), (["s"], ["serve", "signalr"]), (["serve", ""], ["pusher", "signalr", "primus"]),
             (["help", "pusher", "pub"], ["publish"]),
@@ -69,13 +63,13 @@ import Testing
         #expect(try await self.bash(words) == expected)
     }
 
-    @Test(.enabled(if: Self.has("bash"), "bash isn't installed"), arguments: Self.commands)
+    @Test(.requires(.bash), arguments: Self.commands)
     func `bash suggests every option of a command`(_ spec: CommandSpec) async throws {
         #expect(try await self.bash(spec.path + ["--"]) == spec.allOptions.map { "--\($0.name)" })
     }
 
     @Test(
-        .enabled(if: Self.has("bash"), "bash isn't installed"),
+        .requires(.bash),
         arguments: [
             ["signalr", "invoke", "--ca"], ["pusher", "sign", "--secret-file"], ["serve", "signalr", "--tls"],
             ["serve", "signalr", "--tls", "=", "a.pem"], ["serve", "signalr", "--tls", "a.pem"],
@@ -102,7 +96,7 @@ import Testing
         return try await self.run(["zsh", "-f"], .zsh, program, words)
     }
 
-    @Test(.enabled(if: Self.has("zsh"), "zsh isn't installed"))
+    @Test(.requires(.zsh))
     func `zsh describes commands, options and their values`() async throws {
         let serve = [
             "pusher:Run a Pusher Channels server", "signalr:Run a SignalR server with hubs to try", "primus:Run a Primus server to try",
@@ -119,7 +113,7 @@ import Testing
         #expect(try await self.zsh(["nothing", ""]).isEmpty)
     }
 
-    @Test(.enabled(if: Self.has("zsh"), "zsh isn't installed"), arguments: Self.commands)
+    @Test(.requires(.zsh), arguments: Self.commands)
     func `zsh knows every option of a command`(_ spec: CommandSpec) async throws {
         let options = try await self.zsh(spec.path + ["--"]).compactMap { line in
             line.firstMatch(of: /^\*?--([^=\[]+)=?\[/).map { String($0.1) }
@@ -136,7 +130,7 @@ import Testing
     }
 
     @Test(
-        .enabled(if: Self.has("fish"), "fish isn't installed"),
+        .requires(.fish),
         arguments: [
             ("", Self.names.sorted()), ("s", ["serve", "signalr"]), ("serve ", ["primus", "pusher", "signalr"]),
             ("help pusher pub", ["publish"]),
@@ -148,7 +142,7 @@ import Testing
         #expect(try await self.fish(line).map { String($0.split(separator: "\t")[0]) }.sorted() == expected)
     }
 
-    @Test(.enabled(if: Self.has("fish"), "fish isn't installed"), arguments: Self.commands)
+    @Test(.requires(.fish), arguments: Self.commands)
     func `fish suggests every option of a command`(_ spec: CommandSpec) async throws {
         let lines = try await self.fish(spec.path.joined(separator: " ") + " --")
         let options = lines.map { String($0.split(separator: "\t")[0].dropFirst(2)) }
@@ -156,7 +150,7 @@ import Testing
     }
 
     @Test(
-        .enabled(if: Self.has("fish"), "fish isn't installed"),
+        .requires(.fish),
         arguments: ["signalr invoke --ca ", "serve signalr --tls ", "serve signalr --tls a.pem "])
     func `fish suggests files`(_ line: String) async throws {
         let file = Vectors.path("certificates/root.pem")

@@ -194,7 +194,8 @@ import Testing
         let printing = Task { await printer.printQueue() }
         for name in ["a", "b"] {
             printer.enqueue(self.line(name))
-            #expect(try pipe.reading.read(upToCount: 2) == Data("\(name)\n".utf8))
+            // Reading blocks until the task, which needs another thread, has printed the line.
+            #expect(try await onOwnThread { try pipe.reading.read(upToCount: 2) } == Data("\(name)\n".utf8))
         }
         printing.cancel()
         await printing.value

@@ -63,7 +63,7 @@ import Testing
             .replacing(/connection ID [\w-]+/, with: "connection ID X")
     }
 
-    @Test(.enabled(if: Tool.path != nil, "the tool is not in the folder of the tests"))
+    @Test(.requires(.tool(Tool.path)))
     func `the README shows the output of the demo`() async throws {
         let shown = try #require(try Self.page("README.md").blocks("").first { $0.contains("server listening") })
         let real = try await Tool.runAtTerminal(["demo"])

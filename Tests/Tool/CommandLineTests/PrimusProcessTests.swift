@@ -13,7 +13,7 @@ import Testing
 @testable import realtime
 
 /// The commands for Primus as processes, with servers in the process of the tests.
-@Suite(.usesSockets, .enabled(if: Tool.path != nil, "the tool is not in the folder of the tests"), .timeLimit(.minutes(10)))
+@Suite(.usesSockets, .requires(.tool(Tool.path)), .timeLimit(.minutes(10)))
 struct PrimusProcessTests {
     /// A server that does what `serve primus` does.
     private struct Server {
@@ -29,7 +29,7 @@ struct PrimusProcessTests {
             self.server = PrimusServer(configuration: configuration, log: .none)
             self.registrations = DemoSparks.add(to: self.server)
             // After the end of the server, no other test must listen on its port.
-            let listener = SocketListener(port: try await FreePort.next(), limits: .forTests)
+            let listener = SocketListener(port: TestPort.next(), limits: .forTests)
             self.url = "http://127.0.0.1:\(try await self.server.start(on: listener).port)"
         }
 
@@ -384,7 +384,7 @@ struct PrimusProcessTests {
 
     @Test(arguments: [["listen"], ["write", "1"]])
     func `without a specification and a message, a failure says what was assumed`(_ command: [String]) async throws {
-        let listener = SocketListener()
+        let listener = SocketListener(limits: .forTests)
         let port = try await listener.start(Silent()).port
         for options in [[], ["--transformer", "websockets"]] {
             var errors = ""
@@ -425,7 +425,7 @@ struct PrimusProcessTests {
     }
 
     @Test func `a specification that isn't one is a failure`() async throws {
-        let listener = SocketListener()
+        let listener = SocketListener(limits: .forTests)
         let port = try await listener.start(PageHandler()).port
         let result = try await Tool.run(["primus", "spec", "http://127.0.0.1:\(port)"])
         #expect(result.status == 1 && result.errors.contains("it isn't JSON") && result.errors.contains("Check that the URL"))
@@ -620,17 +620,10 @@ struct PrimusProcessTests {
         #expect(end.status == 0 && end.output.hasPrefix(#"{"type":"rejected","status":401}"#) && !end.output.contains("opensesame"))
     }
 
-    @Test func `a server with a certificate serves clients that trust it`() async throws {
+    @Test(.requires(.openSSL)) func `a server with a certificate serves clients that trust it`() async throws {
         func file(_ name: String) -> String { Vectors.path("certificates/\(name)") }
         let tool = try Tool(["serve", "primus", "--tls", file("server.pem"), file("server-key.pem")])
-        let first = await tool.nextLine()
-        guard first.contains("ready") else {
-            let end = await tool.end()
-            #expect(end.errors.contains("TLS is not available"), "\(end.errors)")
-            return
-        }
-        let ready = try #require(try JSONSerialization.jsonObject(with: Data(first.utf8)) as? [String: Any])
-        let url = try #require(ready["url"] as? String)
+        let url = try await self.ready(tool)
         #expect(url.hasPrefix("https://127.0.0.1:"))
         let echo = try await Tool.run(["primus", "write", url, "1", "--count", "1", "--ca", file("root.pem")])
         #expect(echo.status == 0, "\(echo.errors)")

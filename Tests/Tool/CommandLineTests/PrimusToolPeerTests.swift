@@ -9,8 +9,8 @@ import Testing
 
 /// The commands for Primus with servers of Primus 8 and 6.
 @Suite(
-    .usesSockets, .timeLimit(.minutes(10)), .enabled(if: Tool.path != nil, "the tool is not in the folder of the tests"),
-    .enabled(if: Peer.starts("primus", "primus6"), "\(Peer.skipReason): primus, primus6"))
+    .usesSockets, .timeLimit(.minutes(10)), .requires(.tool(Tool.path)),
+    .requires(.peers("primus", "primus6")))
 struct PrimusToolPeerTests {
     struct Dialect: Sendable, CustomTestStringConvertible {
         var server = "primus"

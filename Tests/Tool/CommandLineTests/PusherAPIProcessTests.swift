@@ -9,7 +9,7 @@ import TestSupport
 import Testing
 
 /// The commands for the HTTP API, for client events and for signatures, and a server with several apps, as processes.
-@Suite(.usesSockets, .enabled(if: Tool.path != nil, "the tool is not in the folder of the tests"), .timeLimit(.minutes(10)))
+@Suite(.usesSockets, .requires(.tool(Tool.path)), .timeLimit(.minutes(10)))
 struct PusherAPIProcessTests {
     /// An application server that accepts webhooks.
     private final class WebhookReceiver: ListenerHandler {
@@ -36,13 +36,14 @@ struct PusherAPIProcessTests {
 
     @Test func `channels and users of a server are listed`() async throws {
         let server = PusherServer(app: PusherApp(id: "1", key: "k", secret: "s"), log: .none)
-        let port = try await server.start(on: SocketListener()).port
+        let port = try await server.start(on: SocketListener(limits: .forTests)).port
         var configuration = PusherConfiguration(key: "k", host: "127.0.0.1", port: port, useTLS: false)
         configuration.authorizer = .secret("s", userID: "anna")
         configuration.log = .none
+        (configuration.connectTimeout, configuration.subscriptionTimeout) = (.seconds(600), .seconds(600))
         let client = PusherClient(configuration)
         client.connect()
-        for name in ["presence-room", "prices"] { try await client.subscribe(name).subscribed() }
+        for name in ["presence-room", "prices"] { try await client.subscribe(name).subscribed(within: .seconds(300)) }
         func run(_ command: [String], secret: String = "s") async throws -> (status: Int32, output: String) {
             let options = ["http://127.0.0.1:\(port)", "--app-id", "1", "--key", "k", "--secret", secret]
             let result = try await Tool.run(["pusher", command[0]] + options + command.dropFirst())
@@ -75,7 +76,7 @@ struct PusherAPIProcessTests {
             app.allowsClientEvents = isAllowed
             let server = PusherServer(app: app, log: .none)
             let events = server.events
-            let url = "ws://127.0.0.1:\(try await server.start(on: SocketListener()).port)"
+            let url = "ws://127.0.0.1:\(try await server.start(on: SocketListener(limits: .forTests)).port)"
             let trigger = ["pusher", "trigger", url, "--key", "k", "--secret", "s", "private-a", "client-b"]
             let result = try await Tool.run(trigger + [#"{"x":1}"#])
             if isAllowed {
@@ -152,7 +153,7 @@ struct PusherAPIProcessTests {
 
     @Test func `a server with several apps keeps them apart and sends webhooks`() async throws {
         let receiver = WebhookReceiver()
-        let listener = SocketListener()
+        let listener = SocketListener(limits: .forTests)
         let hook = "http://127.0.0.1:\(try await listener.start(receiver).port)/hook"
         let server = try Tool(["serve", "pusher", "--app", "1:k1:s1", "--app", "2:k2:s2", "--webhook", hook])
         let ready = try Self.object(await server.nextLine())

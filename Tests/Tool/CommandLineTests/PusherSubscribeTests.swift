@@ -88,7 +88,7 @@ import Testing
 }
 
 /// `pusher subscribe` as a process, with servers in the process of the tests.
-@Suite(.usesSockets, .enabled(if: Tool.path != nil, "the tool is not in the folder of the tests"), .timeLimit(.minutes(10)))
+@Suite(.usesSockets, .requires(.tool(Tool.path)), .timeLimit(.minutes(10)))
 struct SubscribeProcessTests {
     private static let app = PusherApp(id: "1", key: "k", secret: "s")
 
@@ -124,7 +124,7 @@ struct SubscribeProcessTests {
         _ endpoint: FailingEndpoint, _ options: [String]
     ) async throws -> (status: Int32, output: String, errors: String) {
         let server = PusherServer(app: Self.app, log: .none)
-        let listener = SocketListener()
+        let listener = SocketListener(limits: .forTests)
         let address = try await listener.start(
             ListenerRouter([.path("/auth", endpoint), .path("/", server.listenerHandler)]))
         let (url, auth) = ("ws://127.0.0.1:\(address.port)", "http://127.0.0.1:\(address.port)/auth")
@@ -147,7 +147,7 @@ struct SubscribeProcessTests {
     @Test(arguments: [408, 429, 500])
     func `a command goes on after a temporary error of the authorization endpoint`(_ status: Int) async throws {
         let server = PusherServer(app: Self.app, log: .none)
-        let listener = SocketListener()
+        let listener = SocketListener(limits: .forTests)
         let handler = FailingEndpoint(status, times: 1)
         let address = try await listener.start(
             ListenerRouter([.path("/auth", handler), .path("/", server.listenerHandler)]))
@@ -166,11 +166,11 @@ struct SubscribeProcessTests {
 
     @Test func `a command goes on when the authorization endpoint can't be reached`() async throws {
         // A port that was free a moment ago. A server that takes it in the meantime would have another key.
-        let other = SocketListener()
+        let other = SocketListener(limits: .forTests)
         let port = try await other.start(FailingEndpoint(403)).port
         await other.stop()
         let server = PusherServer(app: Self.app, log: .none)
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         var errors = ""
         // On a busy computer, the first limit may be over before the endpoint is tried.
         for limit in ["2.0", "10.0", "100.0"] where !errors.contains("refused") {
@@ -194,7 +194,7 @@ struct SubscribeProcessTests {
 
     @Test func `only events of the named channels are printed, and those of the protocol on request`() async throws {
         let server = PusherServer(app: Self.app, log: .none)
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         let (note, price) = (#""event":"pusher:note","data":"1"}"#, #""event":"price","data":"2"}"#)
         for (options, printed) in [
             ([], [price]), (["--event", "price"], [price]), (["--verbose"], [note, price]), (["--verbose", "--event", "price"], [price]),
@@ -244,7 +244,7 @@ struct SubscribeProcessTests {
         _ send: (PusherServer, _ socketID: String, _ awaitResponse: () async -> Void) async -> Void
     ) async throws -> String {
         let server = PusherServer(app: Self.app, log: .none)
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         let events = server.events
         let tool = try Tool(["pusher", "subscribe", "ws://127.0.0.1:\(address.port)", "--key", "k", "--verbose", "prices"])
         guard case .subscribed(let socketID, _, _)? = await events.first(where: { if case .subscribed = $0 { true } else { false } })

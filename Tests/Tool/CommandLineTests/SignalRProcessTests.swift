@@ -1,6 +1,5 @@
 import Foundation
 import Processes
-import ProxySupport
 import RealtimeCore
 import RealtimeSockets
 import RealtimeSystem
@@ -13,7 +12,7 @@ import Testing
 @testable import realtime
 
 /// The commands for SignalR as processes, with servers in the process of the tests.
-@Suite(.usesSockets, .enabled(if: Tool.path != nil, "the tool is not in the folder of the tests"), .timeLimit(.minutes(10)))
+@Suite(.usesSockets, .requires(.tool(Tool.path)), .timeLimit(.minutes(10)))
 struct SignalRProcessTests {
     /// A server with the hubs of `serve signalr`.
     private struct Server {
@@ -32,7 +31,7 @@ struct SignalRProcessTests {
             self.server = SignalRServer(configuration: configuration, hooks: hooks, log: .none)
             DemoHubs.add(to: self.server)
             // After the end of the server, no other test must listen on its port.
-            let listener = SocketListener(port: try await FreePort.next(), limits: .forTests)
+            let listener = SocketListener(port: TestPort.next(), limits: .forTests)
             self.url = "http://127.0.0.1:\(try await self.server.start(on: listener).port)"
         }
 

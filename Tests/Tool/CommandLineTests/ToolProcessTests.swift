@@ -12,7 +12,7 @@ import Testing
 @testable import realtime
 
 /// Tests of the tool as a process.
-@Suite(.usesSockets, .enabled(if: Tool.path != nil, "the tool is not in the folder of the tests"))
+@Suite(.usesSockets, .requires(.tool(Tool.path)))
 struct ToolProcessTests {
     @Test func `help and version are printed to standard output`() async throws {
         for arguments in [[], ["--help"], ["--version"], ["pusher", "publish", "--help"], ["help", "pusher", "publish"]] {
@@ -57,7 +57,7 @@ struct ToolProcessTests {
     @Test(arguments: [SIGINT, SIGTERM, SIGHUP])
     func `a client that a signal ends disconnects`(_ signal: Int32) async throws {
         let server = PusherServer(app: PusherApp(id: "1", key: "k", secret: "s"), log: .none)
-        let port = try await server.start(on: SocketListener()).port
+        let port = try await server.start(on: SocketListener(limits: .forTests)).port
         let tool = try Tool(["pusher", "subscribe", "ws://127.0.0.1:\(port)", "--key", "k", "prices"])
         for _ in 0..<3 { _ = await tool.nextLine() }
         tool.process.signal(signal)
@@ -137,10 +137,8 @@ struct ToolProcessTests {
     }
 
     @Test func `a client event that is not sent in time is a failure with the option and the reason`() async throws {
-        // A port that was free a moment ago. A server that takes it in the meantime would have another key.
-        let server = PusherServer(app: .random(), log: .none)
-        let port = try await server.start(on: SocketListener()).port
-        await server.stop()
+        let refusing = RefusingPort()
+        let port = refusing.number
         try await Self.withLimits { limit in
             let absent = try await Tool.run([
                 "pusher", "trigger", "ws://127.0.0.1:\(port)", "--key", "k", "--secret", "s", "--timeout", "\(limit)", "private-a",
@@ -169,7 +167,7 @@ struct ToolProcessTests {
     @Test(arguments: [["--key", "wrong", "prices"], ["--key", "k", "--secret", "wrong", "private-a"]])
     func `an error is printed once where both outputs lead to the same place`(_ options: [String]) async throws {
         let server = PusherServer(app: PusherApp(id: "1", key: "k", secret: "s"), log: .none)
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         let command = ["pusher", "subscribe", "ws://127.0.0.1:\(address.port)"] + options
         for result in [
             try await Tool.run(shell: "exec \"$0\" \(command.joined(separator: " ")) 2>&1"), try await Tool.run(command + ["--json"]),
@@ -186,10 +184,8 @@ struct ToolProcessTests {
     }
 
     @Test func `the last line says why a server cannot be reached, wherever standard error leads`() async throws {
-        // A port that was free a moment ago. A server that takes it in the meantime would have another key.
-        let server = PusherServer(app: .random(), log: .none)
-        let port = try await server.start(on: SocketListener()).port
-        await server.stop()
+        let refusing = RefusingPort()
+        let port = refusing.number
         try await Self.withLimits { limit in
             let command = "exec \"$0\" pusher subscribe ws://127.0.0.1:\(port) --key k --timeout \(limit) prices"
             let (mixed, separate) = (try await Tool.run(shell: "\(command) 2>&1"), try await Tool.run(shell: command))
@@ -311,7 +307,7 @@ struct ToolProcessTests {
 
     @Test func `a verbose publisher prints the request and the response without the signature`() async throws {
         let server = PusherServer(app: PusherApp(id: "1", key: "k", secret: "s"), log: .none)
-        let url = "http://127.0.0.1:\(try await server.start(on: SocketListener()).port)"
+        let url = "http://127.0.0.1:\(try await server.start(on: SocketListener(limits: .forTests)).port)"
         for (secret, status) in [("s", 200), ("wrong", 401)] {
             let result = try await Tool.run(
                 ["pusher", "publish", url, "--app-id", "1", "--key", "k", "--secret", secret, "prices", "price", "12", "--verbose"])
@@ -356,7 +352,7 @@ struct ToolProcessTests {
 
     @Test func `data is read from standard input`() async throws {
         let server = PusherServer(app: PusherApp(id: "1", key: "k", secret: "s"), log: .none)
-        let address = try await server.start(on: SocketListener())
+        let address = try await server.start(on: SocketListener(limits: .forTests))
         let publish = "exec \"$0\" pusher publish http://127.0.0.1:\(address.port) --app-id 1 --key k --secret s prices price -"
         let subscriber = try Tool(
             ["pusher", "subscribe", "ws://127.0.0.1:\(address.port)", "--key", "k", "--count", "2", "--timeout", "600", "prices"])
@@ -381,17 +377,11 @@ struct ToolProcessTests {
         #expect([1, -SIGTERM].contains(await tool.waitForEnd()))
     }
 
-    @Test func `certificates of a file are trusted`() async throws {
+    @Test(.requires(.openSSL)) func `certificates of a file are trusted`() async throws {
         func file(_ name: String) -> String { Vectors.path("certificates/\(name)") }
         let server = PusherServer(app: PusherApp(id: "1", key: "k", secret: "s"), log: .none)
         let identity = TLSIdentity(certificateChain: .file(file("server.pem")), privateKey: .file(file("server-key.pem")))
-        let address: ListenerAddress
-        do throws(TransportError) {
-            address = try await server.start(on: SocketListener(tls: TLSServerConfiguration(identity)))
-        } catch {
-            if error.code != .tlsUnavailable { throw error }
-            return
-        }
+        let address = try await server.start(on: SocketListener(tls: TLSServerConfiguration(identity), limits: .forTests))
         let publish = [
             "pusher", "publish", "https://127.0.0.1:\(address.port)", "--app-id", "1", "--key", "k", "--secret", "s", "a", "b", "c",
         ]
@@ -415,7 +405,7 @@ struct ToolProcessTests {
 
     @Test func `commands connect through the proxy of an option or of the environment`() async throws {
         let server = PusherServer(app: PusherApp(id: "1", key: "k", secret: "s"), log: .none)
-        let port = try await server.start(on: SocketListener()).port
+        let port = try await server.start(on: SocketListener(limits: .forTests)).port
         let proxies = try TestProxy.Kind.allCases.map { try TestProxy($0, credentials: .init(username: "anna", password: "hunter2")) }
         // Only a proxy leads from this name to the server.
         let host = "server.invalid:\(port)"
@@ -441,20 +431,14 @@ struct ToolProcessTests {
         await server.stop()
     }
 
-    @Test func `a server with TLS serves wss and https on one port`() async throws {
+    @Test(.requires(.openSSL)) func `a server with TLS serves wss and https on one port`() async throws {
         func file(_ name: String) -> String { Vectors.path("certificates/\(name)") }
         let server = try Tool(
             [
                 "serve", "pusher", "--tls", file("server.pem"), file("server-key.pem"), "--app-id", "1", "--key", "k", "--secret", "s",
                 "--auth-endpoint", "/auth",
             ])
-        let first = await server.nextLine()
-        if first.isEmpty {
-            let end = await server.end()
-            #expect(end.errors.contains("TLS is not available"), "\(end.errors)")
-            return
-        }
-        let ready = try Self.object(first)
+        let ready = try Self.object(await server.nextLine())
         let (url, port) = (try #require(ready["url"] as? String), try #require(ready["port"] as? Int))
         #expect(url == "wss://127.0.0.1:\(port)" && ready["auth_endpoint"] as? String == "https://127.0.0.1:\(port)/auth")
         let trust = ["--ca", file("root.pem")]
@@ -472,16 +456,10 @@ struct ToolProcessTests {
         #expect(await server.end().status == 0)
     }
 
-    @Test func `a SignalR server with TLS serves https`() async throws {
+    @Test(.requires(.openSSL)) func `a SignalR server with TLS serves https`() async throws {
         func file(_ name: String) -> String { Vectors.path("certificates/\(name)") }
         let server = try Tool(["serve", "signalr", "--tls", file("server.pem"), file("server-key.pem")])
-        let first = await server.nextLine()
-        if first.isEmpty {
-            let end = await server.end()
-            #expect(end.errors.contains("TLS is not available"), "\(end.errors)")
-            return
-        }
-        let url = try #require(try Self.object(first)["url"] as? String)
+        let url = try #require(try Self.object(await server.nextLine())["url"] as? String)
         #expect(url.hasPrefix("https://127.0.0.1:"))
         let sum = try await Tool.run(["signalr", "invoke", url + "/echo", "Add", "20", "22", "--ca", file("root.pem")])
         #expect(sum.status == 0 && sum.output == #"{"type":"result","value":42}"# + "\n", "\(sum.errors)")
@@ -492,6 +470,7 @@ struct ToolProcessTests {
     }
 
     @Test(
+        .requires(.openSSL),
         arguments: [
             ("missing.pem", "server-key.pem", ["certificate", "missing.pem cannot be read", "No such file or directory"]),
             ("server.pem", "missing.pem", ["private key", "missing.pem cannot be read", "No such file or directory"]),
@@ -504,7 +483,6 @@ struct ToolProcessTests {
         let files = [certificate, key].map { Vectors.path("certificates/\($0)") }
         let result = try await Tool.run(["serve", "pusher", "--tls"] + files)
         #expect(result.status == 1)
-        if result.errors.contains("TLS is not available") { return }
         for text in expected { #expect(result.errors.contains(text), "\(result.errors)") }
     }
 
@@ -566,7 +544,7 @@ struct ToolProcessTests {
     }
 
     @Test func `a timeout is a failure that names the service and the reason`() async throws {
-        let server = try Tool(["serve", "pusher", "--key", "k"])
+        let server = try Tool(["serve", "pusher", "--key", "k", "--port", "\(TestPort.next())"])
         let url = try #require(try Self.object(await server.nextLine())["url"] as? String)
         let silent = try await Tool.run(["pusher", "subscribe", url, "--key", "k", "--count", "2", "--timeout", "0.5", "prices"])
         #expect(silent.status == 1)

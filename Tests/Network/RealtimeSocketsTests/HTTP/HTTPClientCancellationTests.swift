@@ -1,4 +1,3 @@
-import ProxySupport
 import RealtimeCore
 import TestSupport
 import Testing
@@ -30,7 +29,7 @@ struct HTTPClientCancellationTests {
         #expect(await self.cancelled(transport, request) { await resolver.lookupStarted.wait() }?.code == .cancelled)
     }
 
-    @Test(.needsOpenSSL) func `cancelling during the TLS handshake closes the connection`() async throws {
+    @Test(.requires(.openSSL)) func `cancelling during the TLS handshake closes the connection`() async throws {
         // The server does not respond to the TLS handshake.
         try await ScriptedServer.run({ _, _ in }) { server in
             var request = HTTPRequest.get(server.endpoint)

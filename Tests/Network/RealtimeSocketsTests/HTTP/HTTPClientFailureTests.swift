@@ -71,7 +71,7 @@ struct HTTPClientFailureTests {
         }
     }
 
-    @Test(.needsOpenSSL, arguments: Self.invalid)
+    @Test(.requires(.openSSL), arguments: Self.invalid)
     func `an invalid response over TLS is an error`(_ invalid: Invalid) async throws {
         try await ScriptedServer.responding(invalid.response, tls: .test) { server in
             let error = await SocketHTTPTransport(tls: .trustingTestRoot).failure(.get(server.endpoint))
@@ -94,11 +94,10 @@ struct HTTPClientFailureTests {
     }
 
     @Test func `connecting to a port without a listener is refused`() async throws {
-        let (socket, port) = try RawSocket.listening()
-        socket.close()
-        let error = await SocketHTTPTransport().failure(.get(Endpoint(scheme: "http", host: "127.0.0.1", port: port)))
+        let port = RefusingPort()
+        let error = await SocketHTTPTransport().failure(.get(Endpoint(scheme: "http", host: "127.0.0.1", port: port.number)))
         #expect(error?.code == .refused)
-        #expect(error?.message.contains("127.0.0.1:\(port)") == true)
+        #expect(error?.message.contains("127.0.0.1:\(port.number)") == true)
     }
 
     @Test func `a host name without an address is reported as not found`() async throws {
@@ -193,7 +192,7 @@ struct HTTPClientFailureTests {
         #expect(await SocketHTTPTransport(loop: .shared, resolver: SilentResolver()).failure(request)?.code == .timedOut)
     }
 
-    @Test(.needsOpenSSL) func `a server without TLS triggers the connect timeout`() async throws {
+    @Test(.requires(.openSSL)) func `a server without TLS triggers the connect timeout`() async throws {
         try await ScriptedServer.run({ _, _ in }) { server in
             var request = HTTPRequest.get(server.endpoint)
             request.endpoint.scheme = "https"

@@ -1,4 +1,3 @@
-import ProxySupport
 import RealtimeSystem
 import RealtimeCore
 import TestSupport
@@ -10,7 +9,7 @@ import Testing
 @Suite(.usesSockets, .timeLimit(.minutes(10)))
 struct HTTPClientServerTests {
     /// `http`, and `https` where OpenSSL is installed.
-    static let schemes = (try? OpenSSL.shared()) == nil ? ["http"] : ["http", "https"]
+    static let schemes = ["http"] + Requirement.openSSL.cases(["https"])
 
     private func withServer(
         _ scheme: String, _ handler: TestHandler = TestHandler(), limits: ListenerLimits = .forTests,
@@ -116,7 +115,7 @@ struct HTTPClientServerTests {
         }
     }
 
-    @Test(.needsOpenSSL) func `a server with an untrusted certificate receives no request`() async throws {
+    @Test(.requires(.openSSL)) func `a server with an untrusted certificate receives no request`() async throws {
         let handler = TestHandler()
         try await withListener(handler, tls: .test) { address in
             let endpoint = Endpoint(scheme: "https", host: address.host, port: address.port)
@@ -126,7 +125,7 @@ struct HTTPClientServerTests {
         #expect(handler.requests.withLock { $0.isEmpty })
     }
 
-    @Test(.needsOpenSSL) func `a plain request to a TLS port and a TLS request to a plain port fail`() async throws {
+    @Test(.requires(.openSSL)) func `a plain request to a TLS port and a TLS request to a plain port fail`() async throws {
         try await withListener(tls: .test) { address in
             let error = await SocketHTTPTransport().failure(.get(Endpoint(scheme: "http", host: address.host, port: address.port)))
             #expect(error != nil)

@@ -7,7 +7,7 @@ import Testing
 @testable import RealtimeSockets
 
 /// Kept connections with nginx between client and server: those of the client to nginx, and those of nginx to the server.
-@Suite(.usesSockets, .timeLimit(.minutes(10)), .enabled(if: Nginx.path != nil, Comment(rawValue: Nginx.skipReason)))
+@Suite(.usesSockets, .timeLimit(.minutes(10)), .requires(.nginx))
 struct HTTPNginxTests {
     /// Runs `body` with a listener and a running nginx in front of it.
     private static func with(
@@ -16,7 +16,7 @@ struct HTTPNginxTests {
     ) async throws {
         try await withListener(handler, limits: limits) { address in
             let relay = try TestRelay(to: address.port)
-            let nginx = try await Nginx(to: relay.port, change)
+            let nginx = try Nginx(to: relay.port, change)
             try await nginx.start()
             try await body(relay, nginx)
             await nginx.stop()

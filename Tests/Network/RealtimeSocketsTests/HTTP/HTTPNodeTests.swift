@@ -8,7 +8,7 @@ import Testing
 
 /// Tests of kept connections against the `http` server of Node, which closes them at many different moments.
 @Suite(
-    .usesSockets, .timeLimit(.minutes(10)), .enabled(if: NodeServer.path != nil, "install Node, for example with apt-get install nodejs"))
+    .usesSockets, .timeLimit(.minutes(10)), .requires(.node))
 struct HTTPNodeTests {
     /// Closes connections after idle times of 0 to 6 ms, and after 10 requests.
     ///
@@ -91,11 +91,9 @@ struct HTTPNodeTests {
 
 /// A script that Node runs.
 private struct NodeServer {
-    static let path = ["/usr/bin/node", "/usr/local/bin/node", "/opt/homebrew/bin/node"].first { (path: String) in access(path, X_OK) == 0 }
-
     private let process: ChildProcess
 
-    init(_ script: String) throws { self.process = try ChildProcess([Self.path ?? "node", "-e", script]) }
+    init(_ script: String) throws { self.process = try ChildProcess([Program.path(of: "node") ?? "node", "-e", script]) }
 
     /// Waits for the line with the port.
     func port() async throws -> Int {
@@ -108,11 +106,3 @@ private struct NodeServer {
         self.process.end()
     }
 }
-
-#if canImport(Darwin)
-import Darwin
-#elseif canImport(Glibc)
-import Glibc
-#else
-import Musl
-#endif

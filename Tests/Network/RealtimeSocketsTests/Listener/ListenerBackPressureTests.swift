@@ -1,4 +1,3 @@
-import ProxySupport
 import RealtimeCore
 import TestSupport
 import Testing

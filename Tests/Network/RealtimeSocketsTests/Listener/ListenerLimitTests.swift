@@ -1,4 +1,3 @@
-import ProxySupport
 import RealtimeSystem
 import RealtimeCore
 import TestSupport

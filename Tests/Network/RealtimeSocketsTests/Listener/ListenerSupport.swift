@@ -1,6 +1,6 @@
-import ProxySupport
 import RealtimeSystem
 import RealtimeCore
+import TestSupport
 import Testing
 
 @testable import RealtimeSockets

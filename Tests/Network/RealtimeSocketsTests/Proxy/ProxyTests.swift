@@ -12,8 +12,7 @@ struct ProxyTests {
     private typealias Credentials = ProxyConfiguration.Credentials
 
     private static let credentials = Credentials(username: "anna", password: "hunter2:ü")
-    private static let isTLSAvailable = (try? OpenSSL.shared()) != nil
-    private static let wires = Self.isTLSAvailable ? [false, true] : [false]
+    private static let wires = [false] + Requirement.openSSL.cases([true])
 
     /// Records the events of a client's WebSocket.
     private final class Events: WebSocketEvents {
@@ -134,7 +133,7 @@ struct ProxyTests {
         }
     }
 
-    @Test(.needsOpenSSL, arguments: TestProxy.Kind.allCases)
+    @Test(.requires(.openSSL), arguments: TestProxy.Kind.allCases)
     func `the certificate must match the server and not the proxy`(kind: TestProxy.Kind) async throws {
         let handler = TestHandler()
         try await withListener(handler, tls: .test) { address in
@@ -168,8 +167,8 @@ struct ProxyTests {
 
     @Test(arguments: TestProxy.Kind.allCases)
     func `a proxy that refuses the connection, or whose connection is refused, is an error`(kind: TestProxy.Kind) async throws {
-        let (socket, port) = try RawSocket.listening()
-        socket.close()
+        let refusing = RefusingPort()
+        let port = refusing.number
         let endpoint = Endpoint(scheme: "http", host: "127.0.0.1", port: port)
         try await Self.withProxy(kind) { proxy in
             let refused = await Self.failure(endpoint, proxy.configuration)
@@ -181,10 +180,10 @@ struct ProxyTests {
             #expect(forbidden?.code == .proxyRejected)
             #expect(forbidden?.message.contains("doesn't allow the connection to 127.0.0.1:\(port)") == true, "\(describe(forbidden))")
         }
-        // The proxy has stopped; there is nothing at its port.
         let absent = await Self.failure(endpoint, .socks5(host: "127.0.0.1", port: port))
         #expect(absent?.code == .refused)
         #expect(absent?.message.hasPrefix("Cannot connect to the proxy: 127.0.0.1:\(port) refused the connection.") == true)
+        withExtendedLifetime(refusing) {}
     }
 
     @Test func `an invalid proxy fails the connection before anything is sent`() async throws {

@@ -67,9 +67,7 @@ struct StreamProcessTests {
             try await StreamProcessTests.round(200)
             let before = ProcessUsage.now()
             try await StreamProcessTests.round(10_000)
-            #expect(ProcessUsage.now().descriptors == before.descriptors)
-            // A thread that resolved a name may not have ended yet.
-            while ProcessUsage.now().threads > before.threads { sched_yield() }
+            try await ProcessUsage.expectRelease(since: before, growthKiB: nil)
         }
     }
 

@@ -35,20 +35,14 @@ struct TCPConnectorTests {
         }
     }
 
-    private func freePort() throws -> Int {
-        let (socket, port) = try RawSocket.listening()
-        socket.close()
-        return port
-    }
-
     @Test func `a connection to a port without a listener is refused`() async throws {
         let loop = try EventLoop()
         let recorder = EventRecorder()
-        let port = try self.freePort()
-        SocketStream(loop: loop, events: recorder).connect(to: "127.0.0.1", port: port)
+        let port = RefusingPort()
+        SocketStream(loop: loop, events: recorder).connect(to: "127.0.0.1", port: port.number)
         let error = await recorder.ended()
         #expect(error?.code == .refused)
-        #expect(error?.message.contains("127.0.0.1:\(port)") == true)
+        #expect(error?.message.contains("127.0.0.1:\(port.number)") == true)
         #expect(recorder.seen.opened == 0)
         loop.shutdown()
     }
@@ -59,8 +53,8 @@ struct TCPConnectorTests {
     }
 
     @Test func `a stream uses the shared loop by default`() async throws {
-        let recorder = EventRecorder()
-        SocketStream(events: recorder).connect(to: "127.0.0.1", port: try self.freePort())
+        let (recorder, port) = (EventRecorder(), RefusingPort())
+        SocketStream(events: recorder).connect(to: "127.0.0.1", port: port.number)
         #expect(await recorder.ended()?.code == .refused)
     }
 

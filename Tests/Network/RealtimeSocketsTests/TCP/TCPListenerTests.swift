@@ -9,9 +9,9 @@ import Testing
 struct TCPListenerTests {
     @Test func `the error for a port in use suggests a remedy`() async throws {
         let loop = try EventLoop()
-        let first = try TCPListener(loops: [loop]) { _ in nil }
         var options = TCPListener.Options()
-        options.port = first.address.port
+        options.port = TestPort.next()
+        let first = try TCPListener(options, loops: [loop]) { _ in nil }
         let error = #expect(throws: TransportError.self) { try TCPListener(options, loops: [loop]) { _ in nil } }
         #expect(error?.code == .addressInUse)
         #expect(error?.message.contains("port 0") == true)
@@ -120,7 +120,9 @@ struct TCPListenerTests {
     @Test func `stopping closes the port and keeps the accepted streams`() async throws {
         let loop = try EventLoop()
         let accepted = Accepted()
-        let listener = try TCPListener(loops: [loop]) { accepted.note($0, EventRecorder()) }
+        var options = TCPListener.Options()
+        options.port = TestPort.next()
+        let listener = try TCPListener(options, loops: [loop]) { accepted.note($0, EventRecorder()) }
         let socket = try RawSocket.connected(to: listener.address.port)
         let (_, recorder) = try await accepted.next()
         await listener.stop()

@@ -3,7 +3,7 @@ import RealtimeSockets
 import TestSupport
 import Testing
 
-@Suite(.usesSockets, .needsOpenSSL) struct TLSCertificateTests {
+@Suite(.usesSockets, .requires(.openSSL)) struct TLSCertificateTests {
     struct Case: Sendable, CustomTestStringConvertible {
         var certificate: String
         var host = "localhost"
@@ -99,7 +99,7 @@ import Testing
     }
 }
 
-@Suite(.usesSockets, .needsOpenSSL) struct TLSClientCertificateTests {
+@Suite(.usesSockets, .requires(.openSSL)) struct TLSClientCertificateTests {
     static var requiringCertificates: TLSServerConfiguration {
         var server = TLSServerConfiguration.test
         server.clientCertificates = .required(roots: [TestCertificates.pem("root")])

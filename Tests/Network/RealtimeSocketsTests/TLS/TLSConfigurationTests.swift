@@ -1,5 +1,6 @@
 import Foundation
 import RealtimeCore
+import TestSupport
 import Testing
 
 @testable import RealtimeSockets
@@ -45,7 +46,7 @@ import Testing
     }
 }
 
-@Suite(.needsOpenSSL) struct TLSConfigurationTests {
+@Suite(.requires(.openSSL)) struct TLSConfigurationTests {
     static func identity(_ certificate: PEM, _ key: PEM) -> TLSServerConfiguration {
         TLSServerConfiguration(TLSIdentity(certificateChain: certificate, privateKey: key))
     }

@@ -3,7 +3,7 @@ import RealtimeSockets
 import TestSupport
 import Testing
 
-@Suite(.usesSockets, .needsOpenSSL) struct TLSDataTests {
+@Suite(.usesSockets, .requires(.openSSL)) struct TLSDataTests {
     static let sizes = [1, 2, 195, 16_383, 16_384, 16_385, 65_536, 1_000_003]
 
     static func bytes(_ count: Int) -> [UInt8] {

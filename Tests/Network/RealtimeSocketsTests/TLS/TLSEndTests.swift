@@ -3,7 +3,7 @@ import RealtimeSockets
 import TestSupport
 import Testing
 
-@Suite(.usesSockets, .needsOpenSSL) struct TLSEndTests {
+@Suite(.usesSockets, .requires(.openSSL)) struct TLSEndTests {
     @Test func `a shutdown closes the connection for both sides`() throws {
         let pair = try TLSPair.connected()
         #expect(pair.client.write([1, 2]) == .done(2))

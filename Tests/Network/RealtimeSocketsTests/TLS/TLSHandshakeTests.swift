@@ -3,7 +3,7 @@ import RealtimeSockets
 import TestSupport
 import Testing
 
-@Suite(.usesSockets, .needsOpenSSL) struct TLSHandshakeTests {
+@Suite(.usesSockets, .requires(.openSSL)) struct TLSHandshakeTests {
     @Test func `a client and a server use the newest version`() throws {
         let pair = try TLSPair.connected()
         #expect(pair.client.version == "TLSv1.3")

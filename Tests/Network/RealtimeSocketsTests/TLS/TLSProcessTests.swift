@@ -6,7 +6,7 @@ import Testing
 @testable import RealtimeSockets
 
 /// Tests that observe the whole process, each in its own process.
-@Suite(.usesSockets, .needsOpenSSL) struct TLSProcessTests {
+@Suite(.usesSockets, .requires(.openSSL)) struct TLSProcessTests {
     @Test func `a write after the peer has closed the connection does not raise SIGPIPE`() async {
         await #expect(processExitsWith: .success) {
             signal(SIGPIPE, SIG_DFL)
@@ -85,7 +85,7 @@ import Testing
         }
     }
 
-    @Test(.disabled(if: ProcessUsage.hasSanitizer, "sanitizers use additional memory"))
+    @Test(.requires(.usualMemory))
     func `thousands of sessions leak no descriptors and no memory`() async {
         await #expect(processExitsWith: .success) {
             let contexts = (client: try TLSContext.client(.trustingTestRoot), server: try TLSContext.server(.test))
@@ -116,7 +116,7 @@ import Testing
         }
     }
 
-    @Test(.disabled(if: ProcessUsage.hasSanitizer, "sanitizers use additional memory"))
+    @Test(.requires(.usualMemory))
     func `an idle pair of sessions uses less than 80 KiB`() async {
         await #expect(processExitsWith: .success) {
             let contexts = (client: try TLSContext.client(.trustingTestRoot), server: try TLSContext.server(.test))

@@ -3,12 +3,6 @@ import RealtimeCore
 import RealtimeSockets
 import Testing
 
-extension Trait where Self == ConditionTrait {
-    static var needsOpenSSL: Self {
-        .enabled(if: (try? OpenSSL.shared()) != nil, "requires OpenSSL")
-    }
-}
-
 /// Two connected, non-blocking sockets.
 final class SocketPair {
     private(set) var first: Int32

@@ -1,4 +1,3 @@
-import ProxySupport
 import RealtimeSystem
 import RealtimeCore
 import TestSupport
@@ -143,7 +142,7 @@ struct WebSocketBackPressureTests {
         await listener.stop()
     }
 
-    @Test(.needsOpenSSL, arguments: [false, true])
+    @Test(.requires(.openSSL), arguments: [false, true])
     func `a server reads nothing from a client that does not take the answers, and loses none`(_ tls: Bool) async throws {
         let (requests, answerBytes) = (20_000, 4096)
         let events = GaugedEvents(answerBytes: answerBytes)
@@ -163,7 +162,7 @@ struct WebSocketBackPressureTests {
         }
     }
 
-    @Test(.needsOpenSSL, arguments: [false, true])
+    @Test(.requires(.openSSL), arguments: [false, true])
     func `frames whose answers are large wait, even after many frames without answers`(_ tls: Bool) async throws {
         let (pongs, requests, answerBytes) = (20_000, 1000, 100_000)
         let events = GaugedEvents(answerBytes: answerBytes, stopsAfter: 256 << 10)
@@ -185,7 +184,7 @@ struct WebSocketBackPressureTests {
         }
     }
 
-    @Test(.needsOpenSSL, arguments: [false, true])
+    @Test(.requires(.openSSL), arguments: [false, true])
     func `frames that the owner leaves wait until the answers have been sent, even if they are small`(_ tls: Bool) async throws {
         let (requests, answerBytes) = (2000, 8000)
         // Takes one frame at a time.
