@@ -22,7 +22,7 @@ import Testing
         let task = Task { () -> Result<Value, PusherError> in
             do throws(PusherError) { return .success(try await wait()) } catch { return .failure(error) }
         }
-        try await eventually(within: .seconds(50)) { isWaiting() }
+        try await eventually { isWaiting() }
         self.pusher.clock.time.elapsedInRealTime(self.limit)
         return await task.value
     }
@@ -109,7 +109,7 @@ import Testing
         client.connect()
         let events = try client.subscribe("prices").events()
         let task = Task { await events.first { _ in true }?.name }
-        try await eventually(within: .seconds(50)) { events.consumer.buffer.hasWaitingReader }
+        try await eventually { events.consumer.buffer.hasWaitingReader }
         self.pusher.clock.time.elapsedInRealTime(self.limit)
         self.pusher.server.publish("a", to: "prices", data: "1")
         #expect(await task.value == "a")

@@ -57,7 +57,13 @@ extension Requirement {
 
     /// Programs for manual pages, whose output `col` reads.
     package static let man = Requirement("man and col", "install the packages man-db and bsdextrautils") {
-        Program.path(of: "man") != nil && Program.path(of: "col") != nil
+        guard let man = Program.path(of: "man"), Program.path(of: "col") != nil else { return false }
+        // The containers of Ubuntu have a script in its place, which says that there are no pages.
+        #if os(Linux)
+        return !Program.isScript(man)
+        #else
+        return true
+        #endif
     }
     package static let mandoc = Requirement("mandoc and col", "install the packages mandoc and bsdextrautils") {
         Program.path(of: "mandoc") != nil && Program.path(of: "col") != nil
@@ -70,6 +76,12 @@ package enum Program {
     package static func path(of name: String) -> String? {
         let folders = (environment("PATH") ?? "").split(separator: ":").map(String.init)
         return (folders + ["/usr/sbin", "/usr/local/sbin"]).map { "\($0)/\(name)" }.first { access($0, X_OK) == 0 }
+    }
+
+    fileprivate static func isScript(_ path: String) -> Bool {
+        guard let file = fopen(path, "r") else { return false }
+        defer { fclose(file) }
+        return fgetc(file) == 0x23 && fgetc(file) == 0x21
     }
 }
 
