@@ -5,7 +5,8 @@ import Glibc
 package struct ProcessUsage: Error, CustomStringConvertible {
     /// The number of descriptors, except timers: Dispatch opens another one when a task sleeps for the first time. An event loop has others too.
     package let descriptors: Int
-    /// The number of threads that the package has started, which have its name. The system starts and ends threads for tasks at any time.
+    /// The number of threads that the package has started, which have its name, except that of the shared event loop. The system starts and ends
+    /// threads for tasks at any time.
     package let threads: Int
     package let residentKiB: Int
 
