@@ -19,6 +19,12 @@ package enum TestPort {
         }
     }
 
+    /// Returns a port that refuses connections until the process ends: a socket is bound to it that doesn't listen.
+    package static func refusing() -> Int {
+        guard let (_, port) = bound(to: 0) else { preconditionFailure("the system has no free port: error \(errno)") }
+        return port
+    }
+
     private static func reserve(_ port: Int) -> Bool {
         // Without `SO_REUSEADDR`, the port must be free of any socket, including those that another process has reserved.
         guard let (descriptor, _) = bound(to: port) else { return false }
@@ -31,20 +37,6 @@ package enum TestPort {
         return true
         #endif
     }
-}
-
-/// A port of 127.0.0.1 that refuses connections: a socket is bound to it that doesn't listen. No other socket can take the port until this
-/// object is released.
-package final class RefusingPort: Sendable {
-    package let number: Int
-    private let descriptor: Int32
-
-    package init() {
-        guard let (descriptor, port) = bound(to: 0) else { preconditionFailure("the system has no free port: error \(errno)") }
-        (self.descriptor, self.number) = (descriptor, port)
-    }
-
-    deinit { close(self.descriptor) }
 }
 
 /// Returns a socket that is bound to a port, or to any free one if it is 0; `nil` if another socket uses it.

@@ -165,10 +165,7 @@ struct SubscribeProcessTests {
     }
 
     @Test func `a command goes on when the authorization endpoint can't be reached`() async throws {
-        // A port that was free a moment ago. A server that takes it in the meantime would have another key.
-        let other = SocketListener(limits: .forTests)
-        let port = try await other.start(FailingEndpoint(403)).port
-        await other.stop()
+        let port = TestPort.refusing()
         let server = PusherServer(app: Self.app, log: .none)
         let address = try await server.start(on: SocketListener(limits: .forTests))
         var errors = ""

@@ -137,8 +137,7 @@ struct ToolProcessTests {
     }
 
     @Test func `a client event that is not sent in time is a failure with the option and the reason`() async throws {
-        let refusing = RefusingPort()
-        let port = refusing.number
+        let port = TestPort.refusing()
         try await Self.withLimits { limit in
             let absent = try await Tool.run([
                 "pusher", "trigger", "ws://127.0.0.1:\(port)", "--key", "k", "--secret", "s", "--timeout", "\(limit)", "private-a",
@@ -184,8 +183,7 @@ struct ToolProcessTests {
     }
 
     @Test func `the last line says why a server cannot be reached, wherever standard error leads`() async throws {
-        let refusing = RefusingPort()
-        let port = refusing.number
+        let port = TestPort.refusing()
         try await Self.withLimits { limit in
             let command = "exec \"$0\" pusher subscribe ws://127.0.0.1:\(port) --key k --timeout \(limit) prices"
             let (mixed, separate) = (try await Tool.run(shell: "\(command) 2>&1"), try await Tool.run(shell: command))

@@ -94,10 +94,10 @@ struct HTTPClientFailureTests {
     }
 
     @Test func `connecting to a port without a listener is refused`() async throws {
-        let port = RefusingPort()
-        let error = await SocketHTTPTransport().failure(.get(Endpoint(scheme: "http", host: "127.0.0.1", port: port.number)))
+        let port = TestPort.refusing()
+        let error = await SocketHTTPTransport().failure(.get(Endpoint(scheme: "http", host: "127.0.0.1", port: port)))
         #expect(error?.code == .refused)
-        #expect(error?.message.contains("127.0.0.1:\(port.number)") == true)
+        #expect(error?.message.contains("127.0.0.1:\(port)") == true)
     }
 
     @Test func `a host name without an address is reported as not found`() async throws {

@@ -167,8 +167,7 @@ struct ProxyTests {
 
     @Test(arguments: TestProxy.Kind.allCases)
     func `a proxy that refuses the connection, or whose connection is refused, is an error`(kind: TestProxy.Kind) async throws {
-        let refusing = RefusingPort()
-        let port = refusing.number
+        let port = TestPort.refusing()
         let endpoint = Endpoint(scheme: "http", host: "127.0.0.1", port: port)
         try await Self.withProxy(kind) { proxy in
             let refused = await Self.failure(endpoint, proxy.configuration)
@@ -183,7 +182,6 @@ struct ProxyTests {
         let absent = await Self.failure(endpoint, .socks5(host: "127.0.0.1", port: port))
         #expect(absent?.code == .refused)
         #expect(absent?.message.hasPrefix("Cannot connect to the proxy: 127.0.0.1:\(port) refused the connection.") == true)
-        withExtendedLifetime(refusing) {}
     }
 
     @Test func `an invalid proxy fails the connection before anything is sent`() async throws {

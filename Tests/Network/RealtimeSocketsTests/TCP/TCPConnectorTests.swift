@@ -38,11 +38,11 @@ struct TCPConnectorTests {
     @Test func `a connection to a port without a listener is refused`() async throws {
         let loop = try EventLoop()
         let recorder = EventRecorder()
-        let port = RefusingPort()
-        SocketStream(loop: loop, events: recorder).connect(to: "127.0.0.1", port: port.number)
+        let port = TestPort.refusing()
+        SocketStream(loop: loop, events: recorder).connect(to: "127.0.0.1", port: port)
         let error = await recorder.ended()
         #expect(error?.code == .refused)
-        #expect(error?.message.contains("127.0.0.1:\(port.number)") == true)
+        #expect(error?.message.contains("127.0.0.1:\(port)") == true)
         #expect(recorder.seen.opened == 0)
         loop.shutdown()
     }
@@ -53,8 +53,8 @@ struct TCPConnectorTests {
     }
 
     @Test func `a stream uses the shared loop by default`() async throws {
-        let (recorder, port) = (EventRecorder(), RefusingPort())
-        SocketStream(events: recorder).connect(to: "127.0.0.1", port: port.number)
+        let (recorder, port) = (EventRecorder(), TestPort.refusing())
+        SocketStream(events: recorder).connect(to: "127.0.0.1", port: port)
         #expect(await recorder.ended()?.code == .refused)
     }
 
