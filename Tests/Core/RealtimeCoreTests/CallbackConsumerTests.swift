@@ -47,9 +47,9 @@ extension Toy {
         let connection = toy.connect()
         let token = toy.observe { received.record($0) }
         connection.receive("@ news 1", "@ news 2")
-        #expect(received.all == ["1", "2"])
+        expectEqual(received.all, ["1", "2"])
         connection.receive("@ news 3")
-        #expect(received.all == ["1", "2", "3"])
+        expectEqual(received.all, ["1", "2", "3"])
         token.cancel()
     }
 
@@ -59,13 +59,13 @@ extension Toy {
         let token = toy.observe(schedule: { queue.schedule($0) }) { received.record($0) }
         connection.receive("@ news 1", "@ news 2")
         connection.receive("@ news 3")
-        #expect(queue.count == 1 && received.all.isEmpty)
+        expect(queue.count == 1 && received.all.isEmpty)
         queue.runAll()
-        #expect(received.all == ["1", "2", "3"])
+        expectEqual(received.all, ["1", "2", "3"])
         connection.receive("@ news 4")
-        #expect(queue.count == 1)
+        expectEqual(queue.count, 1)
         queue.runAll()
-        #expect(received.all.last == "4")
+        expectEqual(received.all.last, "4")
         token.cancel()
     }
 
@@ -79,7 +79,7 @@ extension Toy {
             received.record("end \(event)")
         }
         connection.receive("@ news 1")
-        #expect(received.all == ["begin 1", "end 1", "begin 2", "end 2"])
+        expectEqual(received.all, ["begin 1", "end 1", "begin 2", "end 2"])
         token.cancel()
     }
 
@@ -90,12 +90,12 @@ extension Toy {
         let token = toy.observe(into: callbacks)
         connection.receive("@ news 1", "@ news 2")
         callbacks.deliverNow()
-        #expect(received.all == ["1", "2"])
+        expectEqual(received.all, ["1", "2"])
         // The scheduled delivery finds nothing, and doesn't count as one for later events.
         queue.runAll()
         connection.receive("@ news 3")
         queue.runAll()
-        #expect(received.all == ["1", "2", "3"])
+        expectEqual(received.all, ["1", "2", "3"])
         token.cancel()
     }
 
@@ -111,7 +111,7 @@ extension Toy {
             })
         let token = toy.observe(into: queues.all[0])
         connection.receive("@ news 1", "@ news 2")
-        #expect(received.all == ["begin 1", "end 1", "begin 2", "end 2"])
+        expectEqual(received.all, ["begin 1", "end 1", "begin 2", "end 2"])
         token.cancel()
         _ = queues.take()
     }
@@ -127,8 +127,8 @@ extension Toy {
             })
         connection.receive("@ news 1", "@ news 2", "@ news 3")
         connection.receive("@ news 4")
-        #expect(received.all == ["1", "2"])
-        #expect(toy.driver.consumerCount == 0)
+        expectEqual(received.all, ["1", "2"])
+        expectEqual(toy.driver.consumerCount, 0)
         _ = tokens.take()
     }
 
@@ -144,8 +144,8 @@ extension Toy {
         token = nil
         callbacks.append("3")
         queue.runAll()
-        #expect(received.all == ["1"])
-        #expect(toy.driver.consumerCount == 0)
+        expectEqual(received.all, ["1"])
+        expectEqual(toy.driver.consumerCount, 0)
     }
 
     @Test func `callbacks have the same buffer policies as sequences`() {
@@ -154,9 +154,9 @@ extension Toy {
         let oldest = toy.observe("news", .dropOldest(2), schedule: { queue.schedule($0) }) { received.record("oldest \($0)") }
         let newest = toy.observe("news", .dropNewest(2), schedule: { queue.schedule($0) }) { received.record("newest \($0)") }
         connection.receive("@ news 1", "@ news 2", "@ news 3")
-        #expect(toy.driver.counters.eventsDropped == 2)
+        expectEqual(toy.driver.counters.eventsDropped, 2)
         queue.runAll()
-        #expect(received.all == ["oldest 2", "oldest 3", "newest 1", "newest 2"])
+        expectEqual(received.all, ["oldest 2", "oldest 3", "newest 1", "newest 2"])
         withExtendedLifetime((oldest, newest)) {}
     }
 
@@ -165,10 +165,10 @@ extension Toy {
         let connection = toy.connect()
         let token = toy.observe("news", .pauseReading(1), schedule: { queue.schedule($0) }) { received.record($0) }
         connection.receive("@ news 1")
-        #expect(connection.calls.all == [.pause])
+        expectEqual(connection.calls.all, [.pause])
         queue.runAll()
-        #expect(connection.calls.all == [.pause, .resume, .flush])
-        #expect(received.all == ["1"])
+        expectEqual(connection.calls.all, [.pause, .resume, .flush])
+        expectEqual(received.all, ["1"])
         token.cancel()
     }
 
@@ -196,9 +196,9 @@ extension Toy {
         }
         // Another thread may still be delivering the last events.
         while received.all.count < 2000 { await Task.yield() }
-        #expect(overlaps.withLock { $0 } == 0)
+        expectEqual(overlaps.withLock { $0 }, 0)
         for thread in 0..<4 {
-            #expect(received.all.filter { $0.hasPrefix("\(thread):") } == (0..<500).map { "\(thread):\($0)" })
+            expectEqual(received.all.filter { $0.hasPrefix("\(thread):") }, (0..<500).map { "\(thread):\($0)" })
         }
         token.cancel()
     }
@@ -214,13 +214,13 @@ extension Toy {
         connection.receive("@ news 1")
         callbacks.append("b")
         connection.receive("@ news 2")
-        #expect(queue.count == 1 && received.all.isEmpty)
+        expect(queue.count == 1 && received.all.isEmpty)
         queue.runAll()
-        #expect(received.all == ["a", "1", "b", "2"])
+        expectEqual(received.all, ["a", "1", "b", "2"])
         token.cancel()
         callbacks.append("lost")
         queue.runAll()
-        #expect(received.all.count == 4)
+        expectEqual(received.all.count, 4)
     }
 
     private final class Payload: Sendable {
@@ -237,7 +237,7 @@ extension Toy {
         let callbacks = CallbackQueue<Payload>(.standard, schedule: { queue.schedule($0) }) { _ in seen.record(ended.all) }
         for number in 0..<4 { callbacks.append(Payload(number) { ended.record(number) }) }
         queue.runAll()
-        #expect(seen.all == [[], [0], [0, 1], [0, 1, 2]])
+        expectEqual(seen.all, [[], [0], [0, 1], [0, 1, 2]])
     }
 
     @Test func `an element can append another one when it is released`() {
@@ -245,7 +245,7 @@ extension Toy {
         let callbacks = CallbackQueue<Payload>(.standard, schedule: { queue.schedule($0) }) { handled.record($0.number) }
         callbacks.append(Payload(1) { [weak callbacks] in callbacks?.append(Payload(2)) })
         queue.runAll()
-        #expect(handled.all == [1, 2])
+        expectEqual(handled.all, [1, 2])
     }
 
     @Test func `a delivery hands over one batch, and is scheduled again for the rest`() {
@@ -257,13 +257,13 @@ extension Toy {
         }
         for number in 1...5 { callbacks.append(number) }
         queue.runAll()
-        #expect(handled.all == [1, 2, -1, 3, 4, 5])
+        expectEqual(handled.all, [1, 2, -1, 3, 4, 5])
         // Nothing is left, and one that is wanted now has no limit.
         for number in 6...10 { callbacks.append(number) }
         callbacks.deliverNow()
-        #expect(handled.all.suffix(5) == [6, 7, 8, 9, 10])
+        expectEqual(handled.all.suffix(5), [6, 7, 8, 9, 10])
         queue.runAll()
-        #expect(handled.all.count == 11)
+        expectEqual(handled.all.count, 11)
     }
 
     @Test func `events that a policy drops aren't delivered, nor those after a batch`() {
@@ -271,6 +271,6 @@ extension Toy {
         let callbacks = CallbackQueue<Int>(.dropOldest(3), batchSize: 1, schedule: { queue.schedule($0) }) { handled.record($0) }
         for number in 1...5 { callbacks.append(number) }
         queue.runAll()
-        #expect(handled.all == [3, 4, 5])
+        expectEqual(handled.all, [3, 4, 5])
     }
 }

@@ -27,15 +27,15 @@ import Testing
         toy.clock.advance(by: .seconds(3))
         connection.receive("@ news 1")
         toy.clock.advance(by: .milliseconds(4999))
-        #expect(lines.all.isEmpty)
+        expect(lines.all.isEmpty)
         toy.clock.advance(by: .milliseconds(1))
         let line =
             "warning: The callback of news has waited 5 s for its actor or queue, which is blocked. Don't block the main actor, for "
             + "example with readLine(): block a thread of your own."
-        #expect(lines.all == [line])
+        expectEqual(lines.all, [line])
         connection.receive("@ news 2")
         toy.clock.advance(by: .seconds(100))
-        #expect(lines.all == [line])
+        expectEqual(lines.all, [line])
         for token in tokens { token.cancel() }
     }
 
@@ -49,44 +49,44 @@ import Testing
             clock.advance(by: .seconds(4))
             for run in waiting.take() { run() }
         }
-        #expect(!watch.isFollowing && messages.all.isEmpty)
+        expect(!watch.isFollowing && messages.all.isEmpty)
         schedule {}
         clock.advance(by: .seconds(5))
-        #expect(messages.all.count == 1)
+        expectEqual(messages.all.count, 1)
     }
 
     @Test func `a timer covers all short waits, and isn't repeated while nothing waits`() {
         let (time, messages) = (RecordingTime(), EventRecorder<String>())
         let watch = CallbackWatch(time, .notBegun) { messages.record($0) }
         for _ in 1...100 { watch.end(watch.begin("A callback")) }
-        #expect(time.scheduled.take().count == 1)
+        expectEqual(time.scheduled.take().count, 1)
         time.clock.advance(by: .seconds(1000))
-        #expect(time.scheduled.all.isEmpty && messages.all.isEmpty)
+        expect(time.scheduled.all.isEmpty && messages.all.isEmpty)
     }
 
     @Test func `a test that advances the clock to the next deadline passes over the timer`() {
         let (watch, clock, messages) = Self.makeWatch(.notBegun)
         _ = watch.begin("A callback")
-        #expect(clock.untilNextDeadline == nil && !clock.advanceToNextDeadline() && clock.elapsed == .zero)
+        expect(clock.untilNextDeadline == nil && !clock.advanceToNextDeadline() && clock.elapsed == .zero)
         clock.advance(by: .seconds(5))
-        #expect(messages.all.count == 1)
+        expectEqual(messages.all.count, 1)
     }
 
     @Test func `a handler that hasn't returned is reported if the main actor is blocked`() async throws {
         let (watch, clock, messages) = Self.makeWatch(.mainActorBlocked)
         let number = watch.begin("Receive")
-        #expect(number != nil && watch.begin("Other") == nil)
+        expect(number != nil && watch.begin("Other") == nil)
         let main = try await BlockedMainActor()
         clock.advance(by: .seconds(4))
-        #expect(messages.all.isEmpty)
+        expect(messages.all.isEmpty)
         clock.advance(by: .seconds(1))
         main.release()
         let message =
             "The handler of Receive hasn't returned for 5 s, and the main actor is blocked. Don't block the main actor, for example with "
             + "readLine(): handlers that were written there wait for it. Block a thread of your own."
-        #expect(messages.all == [message])
+        expectEqual(messages.all, [message])
         watch.end(number)
-        #expect(watch.begin("Other") == nil)
+        expectNil(watch.begin("Other"))
     }
 
     @Test func `a handler that takes its time is not reported while the main actor answers`() async throws {
@@ -97,6 +97,6 @@ import Testing
         try await eventually { !watch.isFollowing }
         clock.advance(by: .seconds(100))
         watch.end(number)
-        #expect(messages.all.isEmpty)
+        expect(messages.all.isEmpty)
     }
 }

@@ -1,4 +1,5 @@
 import RealtimeCore
+import TestSupport
 import Testing
 
 @Suite struct ConnectionMoveTests {
@@ -18,12 +19,12 @@ import Testing
     @Test mutating func `a candidate replaces the connection, which stays until it has ended`() {
         self.connect()
         let candidate = self.move.begin(&self.connection)
-        #expect(candidate == Self.second && self.move.contains(Self.second) && !self.move.contains(Self.first))
+        expect(candidate == Self.second && self.move.contains(Self.second) && !self.move.contains(Self.first))
         let replaced = self.move.complete(&self.connection, now: Self.now)
-        #expect(replaced == Self.first && self.connection.connected == Self.second)
-        #expect(self.move.candidate == nil && self.move.replaced == Self.first && self.move.contains(Self.first))
+        expect(replaced == Self.first && self.connection.connected == Self.second)
+        expect(self.move.candidate == nil && self.move.replaced == Self.first && self.move.contains(Self.first))
         let role = self.move.closed(Self.first)
-        #expect(role == .replaced && !self.move.contains(Self.first))
+        expect(role == .replaced && !self.move.contains(Self.first))
     }
 
     @Test mutating func `one move follows the other`() {
@@ -34,14 +35,14 @@ import Testing
         let beforeTheEnd = self.move.begin(&self.connection)
         _ = self.move.closed(Self.first)
         let afterwards = self.move.begin(&self.connection)
-        #expect(during == nil && beforeTheEnd == nil && afterwards == Self.third)
+        expect(during == nil && beforeTheEnd == nil && afterwards == Self.third)
     }
 
     @Test mutating func `nothing moves without an established connection or a candidate`() {
         let early = self.move.begin(&self.connection)
         self.connect()
         let incomplete = self.move.complete(&self.connection, now: Self.now)
-        #expect(early == nil && incomplete == nil && self.connection.connected == Self.first)
+        expect(early == nil && incomplete == nil && self.connection.connected == Self.first)
     }
 
     @Test mutating func `a candidate that has ended can't replace the connection`() {
@@ -49,6 +50,6 @@ import Testing
         _ = self.move.begin(&self.connection)
         let roles = [self.move.closed(Self.second), self.move.closed(Self.second)]
         let replaced = self.move.complete(&self.connection, now: Self.now)
-        #expect(roles == [.candidate, nil] && replaced == nil && self.connection.connected == Self.first)
+        expect(roles == [.candidate, nil] && replaced == nil && self.connection.connected == Self.first)
     }
 }

@@ -1,5 +1,6 @@
 import RealtimeCore
 import RealtimeTesting
+import TestSupport
 import Testing
 
 /// The resuming of an established connection on another socket.
@@ -38,60 +39,60 @@ import Testing
 
     @Test func `a connection continues on another socket with a new number`() {
         var machine = self.connected()
-        #expect(machine.established == self.id(1) && !machine.isResuming)
-        #expect(machine.closed(self.id(1), Self.reset, .resume(within: .seconds(10)), now: self.after(1000)) == .resume(self.id(2)))
-        #expect(machine.connected == nil && machine.isResuming)
-        #expect(machine.established == self.id(2) && machine.current == self.id(2) && machine.newest == self.id(2))
-        #expect(machine.opened(self.id(2), now: self.after(1100)) == .synchronize)
-        #expect(machine.opened(self.id(2), now: self.after(1100)) == .none)
-        #expect(machine.connected == nil && machine.current == self.id(2))
-        #expect(machine.resumed(self.id(2), Self.heartbeat, now: self.after(1200)) == true)
-        #expect(machine.connected == self.id(2) && machine.established == self.id(2) && !machine.isResuming)
-        #expect(machine.nextDeadline == self.after(121_200))
-        #expect(machine.failures == 0)
+        expect(machine.established == self.id(1) && !machine.isResuming)
+        expectEqual(machine.closed(self.id(1), Self.reset, .resume(within: .seconds(10)), now: self.after(1000)), .resume(self.id(2)))
+        expect(machine.connected == nil && machine.isResuming)
+        expect(machine.established == self.id(2) && machine.current == self.id(2) && machine.newest == self.id(2))
+        expectEqual(machine.opened(self.id(2), now: self.after(1100)), .synchronize)
+        expectEqual(machine.opened(self.id(2), now: self.after(1100)), .none)
+        expect(machine.connected == nil && machine.current == self.id(2))
+        expectEqual(machine.resumed(self.id(2), Self.heartbeat, now: self.after(1200)), true)
+        expect(machine.connected == self.id(2) && machine.established == self.id(2) && !machine.isResuming)
+        expectEqual(machine.nextDeadline, self.after(121_200))
+        expectEqual(machine.failures, 0)
     }
 
     @Test func `further attempts follow after pauses that grow, until the time has passed`() throws {
         var machine = self.connected()
         var (now, pauses) = (Self.zero, [Duration]())
-        #expect(machine.canResume(now: now))
-        #expect(machine.closed(self.id(1), Self.reset, .resume(within: .seconds(10)), now: now) == .resume(self.id(2)))
+        expect(machine.canResume(now: now))
+        expectEqual(machine.closed(self.id(1), Self.reset, .resume(within: .seconds(10)), now: now), .resume(self.id(2)))
         while machine.canResume(now: now) {
             let attempt = try #require(machine.current)
-            #expect(machine.closed(attempt, Self.reset, .resume(within: .seconds(10)), now: now) == .resume(nil))
-            #expect(machine.current == nil && machine.established == attempt)
+            expectEqual(machine.closed(attempt, Self.reset, .resume(within: .seconds(10)), now: now), .resume(nil))
+            expect(machine.current == nil && machine.established == attempt)
             let next = try #require(machine.nextDeadline)
             pauses.append(now.duration(to: next))
             now = next
-            #expect(machine.timeout(now: now) == .resume(self.id(attempt.rawValue + 1)))
+            expectEqual(machine.timeout(now: now), .resume(self.id(attempt.rawValue + 1)))
         }
-        #expect(pauses == [100, 200, 400, 800, 1600, 2000, 2000, 2000].map { .milliseconds($0) })
+        expectEqual(pauses, [100, 200, 400, 800, 1600, 2000, 2000, 2000].map { .milliseconds($0) })
         // There is no time for another attempt.
         let last = try #require(machine.current)
-        #expect(machine.closed(last, Self.reset, .never, now: now) == .lost(then: .never))
-        #expect(machine.established == nil && machine.nextDeadline == nil)
+        expectEqual(machine.closed(last, Self.reset, .never, now: now), .lost(then: .never))
+        expect(machine.established == nil && machine.nextDeadline == nil)
     }
 
     @Test func `each attempt has a time limit, and the last one ends with that of all`() {
         var machine = self.resuming(.opening) { $0.resumeTimeout = .seconds(6) }
-        #expect(machine.nextDeadline == self.after(7000) && machine.timeout(now: self.after(6999)) == .none)
-        #expect(machine.timeout(now: self.after(7000)) == .end(self.id(2), .openTimeout))
-        #expect(machine.closed(self.id(2), .openTimeout, .resume(within: .seconds(10)), now: self.after(7000)) == .resume(nil))
-        #expect(machine.timeout(now: self.after(7100)) == .resume(self.id(3)))
-        #expect(machine.opened(self.id(3), now: self.after(7200)) == .synchronize)
-        #expect(machine.nextDeadline == self.after(11_000))
-        #expect(machine.timeout(now: self.after(11_000)) == .end(self.id(3), .openTimeout))
-        #expect(!machine.canResume(now: self.after(11_000)))
+        expect(machine.nextDeadline == self.after(7000) && machine.timeout(now: self.after(6999)) == .none)
+        expectEqual(machine.timeout(now: self.after(7000)), .end(self.id(2), .openTimeout))
+        expectEqual(machine.closed(self.id(2), .openTimeout, .resume(within: .seconds(10)), now: self.after(7000)), .resume(nil))
+        expectEqual(machine.timeout(now: self.after(7100)), .resume(self.id(3)))
+        expectEqual(machine.opened(self.id(3), now: self.after(7200)), .synchronize)
+        expectEqual(machine.nextDeadline, self.after(11_000))
+        expectEqual(machine.timeout(now: self.after(11_000)), .end(self.id(3), .openTimeout))
+        expect(!machine.canResume(now: self.after(11_000)))
     }
 
     @Test(arguments: [Duration.zero, .seconds(-1), .seconds(Int64.min), .nanoseconds(1)])
     func `a time limit that is too short allows one attempt`(limit: Duration) throws {
         var machine = self.connected()
-        #expect(machine.closed(self.id(1), Self.reset, .resume(within: limit), now: self.after(1000)) == .resume(self.id(2)))
+        expectEqual(machine.closed(self.id(1), Self.reset, .resume(within: limit), now: self.after(1000)), .resume(self.id(2)))
         let deadline = try #require(machine.nextDeadline)
-        #expect(deadline > self.after(1000) && deadline < self.after(1001))
-        #expect(machine.timeout(now: deadline) == .end(self.id(2), .openTimeout))
-        #expect(!machine.canResume(now: deadline))
+        expect(deadline > self.after(1000) && deadline < self.after(1001))
+        expectEqual(machine.timeout(now: deadline), .end(self.id(2), .openTimeout))
+        expect(!machine.canResume(now: deadline))
     }
 
     @Test(arguments: [ReconnectDecision.never, .immediately, .reopen, .after(.seconds(3)), .afterBackoff(), .ask])
@@ -99,25 +100,25 @@ import Testing
         for step in [Step.opening, .synchronizing] {
             var (resuming, lost) = (self.resuming(step), self.connected())
             let action = resuming.closed(self.id(2), Self.reset, decision, now: self.after(2000))
-            #expect(!resuming.isResuming && resuming.established == nil)
+            expect(!resuming.isResuming && resuming.established == nil)
             switch (action, lost.closed(self.id(1), Self.reset, decision, now: self.after(2000))) {
-            case (.lost(.reconnect(let first)), .lost(.reconnect(let second))): #expect(first.rawValue == second.rawValue + 1)
+            case (.lost(.reconnect(let first)), .lost(.reconnect(let second))): expectEqual(first.rawValue, second.rawValue + 1)
             case (.lost(.undecided(self.id(2))), .lost(.undecided(self.id(1)))): break
-            case (let first, let second): #expect(first == second)
+            case (let first, let second): expectEqual(first, second)
             }
         }
     }
 
     @Test func `a resume that can't follow is a reconnect`() {
         var expired = self.resuming(.opening)
-        #expect(
-            expired.closed(self.id(2), Self.reset, .resume(within: .seconds(10)), now: self.after(11_000))
-                == .lost(then: .reconnect(self.id(3))))
+        expectEqual(
+            expired.closed(self.id(2), Self.reset, .resume(within: .seconds(10)), now: self.after(11_000)),
+            .lost(then: .reconnect(self.id(3))))
         var machine = ConnectionStateMachine(generator: SplitMix64(seed: 1))
         _ = machine.start(now: Self.zero)
-        #expect(!machine.canResume(now: Self.zero))
-        #expect(
-            machine.closed(self.id(1), Self.reset, .resume(within: .seconds(10)), now: Self.zero) == .lost(then: .reconnect(self.id(2))))
+        expect(!machine.canResume(now: Self.zero))
+        expectEqual(
+            machine.closed(self.id(1), Self.reset, .resume(within: .seconds(10)), now: Self.zero), .lost(then: .reconnect(self.id(2))))
     }
 
     @Test func `only three resumes in a row begin immediately, until a connection was stable`() throws {
@@ -130,17 +131,17 @@ import Testing
             var resumedAt = now
             if action == .resume(nil) {
                 resumedAt = try #require(machine.nextDeadline)
-                #expect(machine.timeout(now: resumedAt) == .resume(self.id(number)))
+                expectEqual(machine.timeout(now: resumedAt), .resume(self.id(number)))
             } else {
-                #expect(action == .resume(self.id(number)))
+                expectEqual(action, .resume(self.id(number)))
             }
-            #expect(machine.opened(self.id(number), now: resumedAt) == .synchronize)
-            #expect(machine.resumed(self.id(number), Self.heartbeat, now: resumedAt) == true)
+            expectEqual(machine.opened(self.id(number), now: resumedAt), .synchronize)
+            expectEqual(machine.resumed(self.id(number), Self.heartbeat, now: resumedAt), true)
             return now.duration(to: resumedAt)
         }
         let pauses = try (1...6).map { try lose(at: self.after(5000 * $0)) }
-        #expect(pauses == [.zero, .zero, .zero, .milliseconds(100), .milliseconds(200), .milliseconds(400)])
-        #expect(try lose(at: self.after(61_000)) == .zero)
+        expectEqual(pauses, [.zero, .zero, .zero, .milliseconds(100), .milliseconds(200), .milliseconds(400)])
+        try expectEqual(lose(at: self.after(61_000)), .zero)
     }
 
     @Test func `events of other attempts are ignored`() {
@@ -148,36 +149,36 @@ import Testing
             var machine = self.resuming(step)
             let deadline = machine.nextDeadline
             for other in [self.id(1), self.id(9)] {
-                #expect(machine.opened(other, now: self.after(1001)) == .none)
-                #expect(machine.received(other, now: self.after(1001)) == false)
-                #expect(machine.resumed(other, Self.heartbeat, now: self.after(1001)) == false)
-                #expect(machine.closed(other, Self.reset, .never, now: self.after(1001)) == .none)
+                expectEqual(machine.opened(other, now: self.after(1001)), .none)
+                expectEqual(machine.received(other, now: self.after(1001)), false)
+                expectEqual(machine.resumed(other, Self.heartbeat, now: self.after(1001)), false)
+                expectEqual(machine.closed(other, Self.reset, .never, now: self.after(1001)), .none)
             }
-            #expect(machine.isResuming && machine.nextDeadline == deadline)
+            expect(machine.isResuming && machine.nextDeadline == deadline)
         }
     }
 
     @Test func `messages are received from when the socket is open`() {
         for step in Step.allCases {
             var machine = self.resuming(step)
-            #expect(machine.received(self.id(2), now: self.after(1001)) == (step == .synchronizing))
-            #expect(machine.resumed(self.id(2), Self.heartbeat, now: self.after(1001)) == (step == .synchronizing))
+            expectEqual(machine.received(self.id(2), now: self.after(1001)), (step == .synchronizing))
+            expectEqual(machine.resumed(self.id(2), Self.heartbeat, now: self.after(1001)), (step == .synchronizing))
         }
     }
 
     @Test func `late events of an attempt during the pause after it are ignored`() {
         var machine = self.resuming(.pausing)
-        #expect(machine.established == self.id(2))
-        #expect(machine.opened(self.id(2), now: self.after(1001)) == .none)
-        #expect(machine.closed(self.id(2), Self.reset, .never, now: self.after(1001)) == .none)
-        #expect(machine.timeout(now: self.after(1100)) == .resume(self.id(3)))
+        expectEqual(machine.established, self.id(2))
+        expectEqual(machine.opened(self.id(2), now: self.after(1001)), .none)
+        expectEqual(machine.closed(self.id(2), Self.reset, .never, now: self.after(1001)), .none)
+        expectEqual(machine.timeout(now: self.after(1100)), .resume(self.id(3)))
     }
 
     @Test func `starting has no effect`() {
         for step in Step.allCases {
             var machine = self.resuming(step)
-            #expect(machine.start(now: self.after(1001)) == .none)
-            #expect(machine.isResuming)
+            expectEqual(machine.start(now: self.after(1001)), .none)
+            expect(machine.isResuming)
         }
     }
 
@@ -187,12 +188,12 @@ import Testing
             (.synchronizing, .finishAndClose(self.id(2))), (.pausing, .finish),
         ] {
             var machine = self.resuming(step)
-            #expect(machine.stop(now: self.after(2000)) == action)
-            #expect(!machine.isResuming && machine.established == nil && machine.connected == nil)
-            #expect(machine.nextDeadline == (step == .synchronizing ? self.after(7000) : nil))
-            #expect(machine.resumed(self.id(2), Self.heartbeat, now: self.after(2001)) == false)
-            #expect(machine.closed(self.id(2), Self.reset, .resume(within: .seconds(10)), now: self.after(2001)) == .none)
-            #expect(machine.start(now: self.after(3000)) == .open(self.id(3)))
+            expectEqual(machine.stop(now: self.after(2000)), action)
+            expect(!machine.isResuming && machine.established == nil && machine.connected == nil)
+            expectEqual(machine.nextDeadline, (step == .synchronizing ? self.after(7000) : nil))
+            expectEqual(machine.resumed(self.id(2), Self.heartbeat, now: self.after(2001)), false)
+            expectEqual(machine.closed(self.id(2), Self.reset, .resume(within: .seconds(10)), now: self.after(2001)), .none)
+            expectEqual(machine.start(now: self.after(3000)), .open(self.id(3)))
         }
     }
 
@@ -202,17 +203,17 @@ import Testing
             (.synchronizing, .replace(self.id(2), by: self.id(3), sendsClose: true)), (.pausing, .open(self.id(3))),
         ] {
             var machine = self.resuming(step)
-            #expect(machine.restart(now: self.after(2000)) == action)
-            #expect(!machine.isResuming && machine.current == self.id(3))
-            #expect(machine.opened(self.id(3), now: self.after(2000)) == .beginHandshake)
+            expectEqual(machine.restart(now: self.after(2000)), action)
+            expect(!machine.isResuming && machine.current == self.id(3))
+            expectEqual(machine.opened(self.id(3), now: self.after(2000)), .beginHandshake)
         }
     }
 
     @Test func `a check ends a pause, and doesn't affect an attempt`() {
         for step in Step.allCases {
             var machine = self.resuming(step)
-            #expect(machine.check(timeout: .seconds(5), now: self.after(1001)) == (step == .pausing ? .resume(self.id(3)) : .none))
-            #expect(machine.isResuming)
+            expectEqual(machine.check(timeout: .seconds(5), now: self.after(1001)), (step == .pausing ? .resume(self.id(3)) : .none))
+            expect(machine.isResuming)
         }
     }
 
@@ -222,10 +223,10 @@ import Testing
             let deadline = machine.nextDeadline
             machine.sent(self.id(2), now: self.after(1001))
             machine.reading(self.id(2), paused: true, now: self.after(1001))
-            #expect(machine.replace(self.id(2), by: self.id(7), now: self.after(1001)) == false)
-            #expect(machine.reopen(now: self.after(1001)) == nil)
-            #expect(machine.ready(self.id(2), Self.heartbeat, now: self.after(1001)) == .none)
-            #expect(machine.nextDeadline == deadline)
+            expectEqual(machine.replace(self.id(2), by: self.id(7), now: self.after(1001)), false)
+            expectNil(machine.reopen(now: self.after(1001)))
+            expectEqual(machine.ready(self.id(2), Self.heartbeat, now: self.after(1001)), .none)
+            expectEqual(machine.nextDeadline, deadline)
         }
     }
 }

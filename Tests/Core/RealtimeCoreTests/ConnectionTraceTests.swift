@@ -19,7 +19,7 @@ import Testing
         let toy = Toy(log: log)
         _ = toy.connect()
         toy.driver.stop()
-        #expect(lines.all == ["toy: #1 open", "toy: #1 received text of 5 bytes", "toy: #1 sent close 1000"])
+        expectEqual(lines.all, ["toy: #1 open", "toy: #1 received text of 5 bytes", "toy: #1 sent close 1000"])
     }
 
     @Test func `nothing is traced unless the sink asks for it`() {
@@ -27,7 +27,7 @@ import Testing
         let toy = Toy(log: log)
         _ = toy.connect()
         // The driver has the transport's own connection.
-        #expect(lines.all.isEmpty)
+        expect(lines.all.isEmpty)
     }
 
     /// Connects a relay client with one kind of connection, sends a line in both directions, and closes.
@@ -62,30 +62,30 @@ import Testing
 
     @Test func `a WebSocket is traced message by message`() async throws {
         let expected = ["open", "received text of 5 bytes", "received text of 6 bytes", "sent close 1000"]
-        #expect(try await self.trace(.socket, (2, 3, 4)).prefix(4) == expected.map { "relay: #1 \($0)" }[...])
+        try await expectEqual(self.trace(.socket, (2, 3, 4)).prefix(4), expected.map { "relay: #1 \($0)" }[...])
     }
 
     @Test func `polling is traced message by message and request by request, without secrets`() async throws {
         let lines = try await self.trace(.polling, (6, 10, 17))
-        #expect(
-            lines
-                == [
-                    "POST /poll", "POST /poll: status 200", "POST /poll: received 6 bytes", "open", "received text of 5 bytes",
-                    "POST /poll", "POST /poll: status 200", "POST /poll: received 7 bytes", "received text of 6 bytes",
-                    "POST /poll", "sent close 1000", "POST /send with 5 bytes", "POST /send: status 200", "POST /send: received 0 bytes",
-                    "POST /poll: status 410", "POST /poll: received 0 bytes", "ended",
-                ].map { "relay: #1 \($0)" })
+        expectEqual(
+            lines,
+            [
+                "POST /poll", "POST /poll: status 200", "POST /poll: received 6 bytes", "open", "received text of 5 bytes",
+                "POST /poll", "POST /poll: status 200", "POST /poll: received 7 bytes", "received text of 6 bytes",
+                "POST /poll", "sent close 1000", "POST /send with 5 bytes", "POST /send: status 200", "POST /send: received 0 bytes",
+                "POST /poll: status 410", "POST /poll: received 0 bytes", "ended",
+            ].map { "relay: #1 \($0)" })
     }
 
     @Test func `a stream is traced message by message and request by request, without secrets`() async throws {
         let lines = try await self.trace(.stream, (4, 5, 11))
-        #expect(
-            lines
-                == [
-                    "GET /stream", "GET /stream: status 200", "open", "received text of 5 bytes", "received text of 6 bytes",
-                    "sent close 1000", "POST /send with 5 bytes", "POST /send: status 200", "POST /send: received 0 bytes",
-                    "GET /stream: received 13 bytes", "ended",
-                ].map { "relay: #1 \($0)" })
+        expectEqual(
+            lines,
+            [
+                "GET /stream", "GET /stream: status 200", "open", "received text of 5 bytes", "received text of 6 bytes",
+                "sent close 1000", "POST /send with 5 bytes", "POST /send: status 200", "POST /send: received 0 bytes",
+                "GET /stream: received 13 bytes", "ended",
+            ].map { "relay: #1 \($0)" })
     }
 
     /// A listener that accepts WebSockets at one path.
@@ -136,6 +136,6 @@ import Testing
         connection.enqueue(.text("x"))
         connection.flush()
         connection.close(.normal, reason: "")
-        #expect(lines.all == expected)
+        expectEqual(lines.all, expected)
     }
 }

@@ -1,5 +1,6 @@
 import RealtimeCore
 import RealtimeTesting
+import TestSupport
 import Testing
 
 @Suite struct DeadlinesTests {
@@ -8,8 +9,8 @@ import Testing
         for (key, at) in [("c", 30), ("a", 10), ("b", 10), ("d", 20)] { deadlines.set(key, Instant(nanoseconds: Int64(at))) }
         var order: [String] = []
         while let due = deadlines.popDue(Instant(nanoseconds: 30)) { order.append(due.key) }
-        #expect(order == ["a", "b", "d", "c"])
-        #expect(deadlines.isEmpty)
+        expectEqual(order, ["a", "b", "d", "c"])
+        expect(deadlines.isEmpty)
     }
 
     @Test func `a replaced or removed deadline is not popped`() {
@@ -18,9 +19,9 @@ import Testing
         deadlines.set(1, Instant(nanoseconds: 50))
         deadlines.set(2, Instant(nanoseconds: 20))
         deadlines.set(2, nil)
-        #expect(deadlines.popDue(Instant(nanoseconds: 49)) == nil)
-        #expect(deadlines.earliest == Instant(nanoseconds: 50))
-        #expect(deadlines.popDue(Instant(nanoseconds: 50))?.key == 1)
+        expectNil(deadlines.popDue(Instant(nanoseconds: 49)))
+        expectEqual(deadlines.earliest, Instant(nanoseconds: 50))
+        expectEqual(deadlines.popDue(Instant(nanoseconds: 50))?.key, 1)
     }
 
     @Test func `random changes preserve the order`() {
@@ -35,20 +36,20 @@ import Testing
         }
         var last = Int64.min
         while let due = deadlines.popDue(Instant(nanoseconds: 1_000)) {
-            #expect(due.instant.nanoseconds >= last)
-            #expect(expected.removeValue(forKey: due.key) == due.instant.nanoseconds)
+            expect(due.instant.nanoseconds >= last)
+            expectEqual(expected.removeValue(forKey: due.key), due.instant.nanoseconds)
             last = due.instant.nanoseconds
         }
-        #expect(expected.isEmpty)
+        expect(expected.isEmpty)
     }
 
     @Test func `deadlines are removed by their values`() {
         var deadlines = Deadlines<Int, String>()
         for key in 1...6 { deadlines.set(key, Instant(nanoseconds: Int64(key)), key.isMultiple(of: 2) ? "even" : "odd") }
         deadlines.removeAll { $0 == "odd" }
-        #expect(deadlines.earliestKey == 2 && deadlines.count == 3)
+        expect(deadlines.earliestKey == 2 && deadlines.count == 3)
         deadlines.removeAll { $0 == "even" }
-        #expect(deadlines.isEmpty && deadlines.earliestKey == nil && deadlines.earliest == nil)
+        expect(deadlines.isEmpty && deadlines.earliestKey == nil && deadlines.earliest == nil)
     }
 
     @Test func `a deadline is popped with its value`() {
@@ -57,8 +58,8 @@ import Testing
         deadlines.set(1, Instant(nanoseconds: 20), "new")
         deadlines.set(2, Instant(nanoseconds: 15), "removed")
         deadlines.remove(2)
-        #expect(deadlines.earliest == Instant(nanoseconds: 20))
-        #expect(deadlines.popDue(Instant(nanoseconds: 20))?.companion == "new")
-        #expect(deadlines.isEmpty && deadlines.earliest == nil)
+        expectEqual(deadlines.earliest, Instant(nanoseconds: 20))
+        expectEqual(deadlines.popDue(Instant(nanoseconds: 20))?.companion, "new")
+        expect(deadlines.isEmpty && deadlines.earliest == nil)
     }
 }

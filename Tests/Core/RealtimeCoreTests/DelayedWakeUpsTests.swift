@@ -39,7 +39,7 @@ final class WaitingTask: Sendable {
                 completions.record(true)
             }
         }
-        #expect(await hasSeenCompletion)
+        await expect(hasSeenCompletion)
     }
 
     @Test func `other threads resume tasks immediately`() async throws {

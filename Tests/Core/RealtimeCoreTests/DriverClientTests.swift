@@ -22,7 +22,7 @@ import Testing
         connection.receive("@ states connecting", "@ states ignored")
         connection.receive("@ states connected")
         let expected = [StateChange(old: "idle", new: "connecting"), StateChange(old: "connecting", new: "connected")]
-        #expect(await changes.pending() == expected)
+        await expectEqual(changes.pending(), expected)
     }
 
     @Test func `each sequence of state changes knows its own state`() async throws {
@@ -32,15 +32,15 @@ import Testing
         connection.receive("@ states one")
         let late = self.changes(toy)
         connection.receive("@ states two")
-        #expect(await early.pending().map(\.old) == ["idle", "one"])
-        #expect(await late.pending() == [StateChange(old: "idle", new: "two")])
+        await expectEqual(early.pending().map(\.old), ["idle", "one"])
+        await expectEqual(late.pending(), [StateChange(old: "idle", new: "two")])
     }
 
     @Test func `a conversion skips the events without an element`() {
         let convert = eachElement { (event: Int) in event > 1 ? "\(event)" : nil }
         var output = ["0"]
         convert([1, 2, 3][...], &output)
-        #expect(output == ["0", "2", "3"])
+        expectEqual(output, ["0", "2", "3"])
     }
 
     @Test func `asynchronous work reports its value or its error`() async throws {
@@ -55,8 +55,9 @@ import Testing
         try await eventually { toy.driver.read { $0.results.count } == 1 }
         connection.receive("do fail")
         try await eventually { toy.driver.read { $0.results.count } == 2 }
-        #expect(
-            toy.driver.read { $0.results } == [
+        expectEqual(
+            toy.driver.read { $0.results },
+            [
                 "\(Result<String, Failed>.success("one"))", "\(Result<String, Failed>.failure(Failed(text: "fail")))",
             ])
     }
@@ -75,16 +76,16 @@ import Testing
         connection.receive("do wait")
         connection.receive("undo")
         try await eventually { ended.all == [true] }
-        #expect(toy.driver.read { $0.results }.isEmpty)
+        expect(toy.driver.read { $0.results }.isEmpty)
     }
 
     @Test func `an error of a closure is converted`() async {
         let value = await Result<Int, Failed>(calling: { () async throws -> Int in 1 }) { Failed(text: "\($0)") }
-        #expect(value == .success(1))
+        expectEqual(value, .success(1))
         let failure = await Result<Int, Failed>(calling: { () async throws -> Int in throw CancellationError() }) {
             Failed(text: "\(type(of: $0))")
         }
-        #expect(failure == .failure(Failed(text: "CancellationError")))
+        expectEqual(failure, .failure(Failed(text: "CancellationError")))
     }
 
     @Test func `callbacks run where their executor runs them`() async throws {
@@ -116,7 +117,7 @@ import Testing
         withExtendedLifetime(observation) {}
         observation = nil
         connection.receive("@ news 2")
-        #expect(received.all == ["1"])
-        #expect(toy.driver.consumerCount == 0)
+        expectEqual(received.all, ["1"])
+        expectEqual(toy.driver.consumerCount, 0)
     }
 }

@@ -90,17 +90,17 @@ private final class ResourceFixture: Sendable {
         let fixture = ResourceFixture()
         let events = fixture.events(policy)
         for start in stride(from: 1, through: 20, by: 5) { fixture.deliver(start...start + 4) }
-        #expect(events.dropped == 18)
-        #expect(fixture.released.all.count >= 15)
+        expectEqual(events.dropped, 18)
+        expect(fixture.released.all.count >= 15)
     }
 
     @Test func `events are released without holding the lock when their sequence is released`() {
         let fixture = ResourceFixture()
         var events: EventSequence<Resource>? = fixture.events(.standard)
         fixture.deliver(1...5)
-        #expect(events?.dropped == 0)
+        expectEqual(events?.dropped, 0)
         events = nil
-        #expect(fixture.released.all == [1, 2, 3, 4, 5])
+        expectEqual(fixture.released.all, [1, 2, 3, 4, 5])
     }
 
     @Test func `an event that its consumer has released already is released without holding the lock`() async {
@@ -108,9 +108,9 @@ private final class ResourceFixture: Sendable {
         let events = fixture.events(.dropNewest(1))
         // The consumer drops all but the first, so that the driver's copies are the last.
         fixture.deliver(1...3)
-        #expect(fixture.released.all == [2, 3])
+        expectEqual(fixture.released.all, [2, 3])
         _ = await events.pending()
-        #expect(Set(fixture.released.all) == [1, 2, 3])
+        expectEqual(Set(fixture.released.all), [1, 2, 3])
     }
 
     @Test func `a result that no caller waits for is released without holding the lock`() {
@@ -118,7 +118,7 @@ private final class ResourceFixture: Sendable {
         fixture.driver.step { _, _, effects in
             effects.commands.append(.resume(WaiterID(rawValue: 99), .success(fixture.resource(1))))
         }
-        #expect(fixture.released.all == [1])
+        expectEqual(fixture.released.all, [1])
     }
 
     @Test func `a callback is released without holding the lock`() {
@@ -135,7 +135,7 @@ private final class ResourceFixture: Sendable {
             fixture.driver.shutDown()
             token.cancel()
         }
-        #expect(fixture.released.all == [1])
+        expectEqual(fixture.released.all, [1])
     }
 
     // MARK: Deadlines
@@ -144,10 +144,10 @@ private final class ResourceFixture: Sendable {
         let fixture = ResourceFixture()
         fixture.driver.step { machine, now, _ in machine.deadline = now.advanced(by: .seconds(1)) }
         fixture.clock.advance(by: .seconds(1))
-        #expect(fixture.driver.read { $0.timeouts } == 1)
+        expectEqual(fixture.driver.read { $0.timeouts }, 1)
         for _ in 1...10 { fixture.clock.advance(by: .milliseconds(1)) }
-        #expect(fixture.driver.read { $0.timeouts } == 11)
-        #expect(fixture.log.all.count == 1)
+        expectEqual(fixture.driver.read { $0.timeouts }, 11)
+        expectEqual(fixture.log.all.count, 1)
     }
 
     // MARK: Several connections
@@ -161,11 +161,11 @@ private final class ResourceFixture: Sendable {
         let second = fixture.addConnection()
         fixture.driver.step { machine, _, effects in machine.publish("2", "news", &effects) }
         second.receive("@ news 3")
-        #expect(main.calls.all == [.pause])
-        #expect(second.calls.all == [.pause])
-        #expect(await events.pending() == ["1", "2", "3"])
-        #expect(main.calls.all == [.pause, .resume, .flush])
-        #expect(second.calls.all == [.pause, .resume, .flush])
+        expectEqual(main.calls.all, [.pause])
+        expectEqual(second.calls.all, [.pause])
+        await expectEqual(events.pending(), ["1", "2", "3"])
+        expectEqual(main.calls.all, [.pause, .resume, .flush])
+        expectEqual(second.calls.all, [.pause, .resume, .flush])
     }
 
     /// A session with two connections and a consumer that has fallen far behind.
@@ -182,28 +182,28 @@ private final class ResourceFixture: Sendable {
         let task = await toy.request("a")
         _ = main.calls.take()
         main.receive("@ news 1")
-        #expect(main.calls.take() == [.pause])
+        expectEqual(main.calls.take(), [.pause])
         second.end(.transport(TransportError(.reset, "reset")))
         toy.clock.advance(by: .seconds(29))
-        #expect(toy.driver.read { $0.overflows.isEmpty })
+        expect(toy.driver.read { $0.overflows.isEmpty })
         toy.clock.advance(by: .seconds(1))
-        #expect(toy.driver.read { $0.overflows.count } == 1)
+        expectEqual(toy.driver.read { $0.overflows.count }, 1)
         main.receive("= a answer")
-        #expect(await task.value == .success("answer"))
-        #expect(events.endReason == nil)
+        await expectEqual(task.value, .success("answer"))
+        expectNil(events.endReason)
     }
 
     @Test func `a consumer isn't given up for a connection that was abandoned`() async {
         let (toy, main, second, events) = self.overflowing()
         let task = await toy.request("a")
         second.receive("@ news 1")
-        #expect(second.calls.take() == [.pause])
+        expectEqual(second.calls.take(), [.pause])
         toy.driver.step { _, _, effects in effects.commands.append(.abandon(second.id)) }
         toy.clock.advance(by: .seconds(30))
-        #expect(toy.driver.read { $0.overflows.isEmpty })
+        expect(toy.driver.read { $0.overflows.isEmpty })
         main.receive("= a answer")
-        #expect(await task.value == .success("answer"))
-        #expect(events.endReason == nil)
+        await expectEqual(task.value, .success("answer"))
+        expectNil(events.endReason)
     }
 
     @Test func `a connection is read again when the one ends on which a consumer has fallen behind`() async throws {
@@ -217,12 +217,12 @@ private final class ResourceFixture: Sendable {
         try await eventually { toy.driver.state.withLock { $0.isReaderWaiting() } }
         main.receive("@ news 1")
         second.receive("@ news 2")
-        #expect(main.calls.take() == [.pause] && second.calls.take() == [.pause])
+        expect(main.calls.take() == [.pause] && second.calls.take() == [.pause])
         main.end(.transport(TransportError(.reset, "reset")))
-        #expect(second.calls.take() == [.resume, .flush])
+        expectEqual(second.calls.take(), [.resume, .flush])
         second.receive("@ other 3")
-        #expect(await task.value == "3")
-        #expect(events.endReason == nil)
+        await expectEqual(task.value, "3")
+        expectNil(events.endReason)
     }
 
     @Test func `a machine learns when output waits for a slow peer`() {
@@ -232,7 +232,7 @@ private final class ResourceFixture: Sendable {
         fixture.driver.writing(connection.id, paused: true)
         fixture.driver.writing(connection.id, paused: false)
         fixture.driver.writing(ConnectionID(rawValue: 7), paused: true)
-        #expect(fixture.driver.read { $0.writing } == [true, false])
+        expectEqual(fixture.driver.read { $0.writing }, [true, false])
         connection.releaseEvents()
     }
 
@@ -243,20 +243,20 @@ private final class ResourceFixture: Sendable {
         let connection = toy.connect()
         let events = toy.events("news", .pauseReading(1))
         connection.receive("@ news 1")
-        #expect(connection.calls.take() == [.pause])
+        expectEqual(connection.calls.take(), [.pause])
         for await event in events {
             // Meanwhile the consumer is full again.
             connection.receive("@ news \(event)+")
-            #expect(connection.calls.take().last == .pause)
+            expectEqual(connection.calls.take().last, .pause)
             let task = await toy.request("a")
-            #expect(connection.calls.take() == [.resume, .enqueue("? a"), .flush])
+            expectEqual(connection.calls.take(), [.resume, .enqueue("? a"), .flush])
             connection.receive("@ news more")
-            #expect(connection.calls.take() == [])
+            expectEqual(connection.calls.take(), [])
             connection.receive("= a answer")
-            #expect(await task.value == .success("answer"))
+            await expectEqual(task.value, .success("answer"))
             // No caller waits any more.
             connection.receive("@ news even-more")
-            #expect(connection.calls.take() == [.pause])
+            expectEqual(connection.calls.take(), [.pause])
             break
         }
     }
@@ -267,10 +267,10 @@ private final class ResourceFixture: Sendable {
         let events = toy.events("news", .pauseReading(1))
         let task = await toy.request("end", awaitsPeer: false)
         connection.receive("@ news 1")
-        #expect(connection.calls.all.contains(.pause))
+        expect(connection.calls.all.contains(.pause))
         toy.driver.stop()
-        #expect(await task.value == .failure(.ended(.requested)))
-        #expect(events.endReason != nil)
+        await expectEqual(task.value, .failure(.ended(.requested)))
+        expect(events.endReason != nil)
     }
 
     // MARK: Work that reports several times
@@ -284,13 +284,13 @@ private final class ResourceFixture: Sendable {
         toy.driver.workFinished(id, "end")
         toy.driver.workProgressed(id, "late")
         toy.driver.workFinished(id, "late")
-        #expect(toy.driver.read { $0.results } == ["...1", "...2", "end"])
+        expectEqual(toy.driver.read { $0.results }, ["...1", "...2", "end"])
     }
 
     @Test func `intermediate results of cancelled work are ignored`() {
         let toy = Toy()
         toy.connect().receive("do a", "undo")
         toy.driver.workProgressed(WorkID(rawValue: 1), "late")
-        #expect(toy.driver.read { $0.results } == [])
+        expectEqual(toy.driver.read { $0.results }, [])
     }
 }

@@ -1,6 +1,7 @@
 import RealtimeCore
 import RealtimeSystem
 import RealtimeTesting
+import TestSupport
 import Testing
 
 /// A server that answers each message with itself. The application knows its connections as `c1`, `c2` and so on.
@@ -104,11 +105,11 @@ private final class EchoConnection: WebSocketConnection {
     @Test func `without a fault, the driver uses the accepted connection itself and receives its events`() {
         let connection = EchoConnection(1)
         let events = self.server.adopt(connection, id: connection.id) { machine, _, _ in machine.accepted(connection.id) }
-        #expect(events === self.server.driver && self.connection(connection.id) === connection)
+        expect(events === self.server.driver && self.connection(connection.id) === connection)
         // Neither does setting none.
         self.server.setFaults(ConnectionFaults())
-        #expect(self.connection(connection.id) === connection)
-        #expect(self.server.driver.read { $0.silent } == [])
+        expect(self.connection(connection.id) === connection)
+        expectEqual(self.server.driver.read { $0.silent }, [])
     }
 
     @Test func `the first fault affects connections that are open and later ones`() {
@@ -117,9 +118,9 @@ private final class EchoConnection: WebSocketConnection {
         self.faults { $0.delay = .seconds(1) }
         let later = self.connect(2)
         for connection in [earlier, later] { connection.receive("b") }
-        #expect(earlier.sent.take() == ["a"] && later.sent.take() == [])
+        expect(earlier.sent.take() == ["a"] && later.sent.take() == [])
         self.clock.advance(by: .seconds(1))
-        #expect(earlier.sent.take() == ["b"] && later.sent.take() == ["b"])
+        expect(earlier.sent.take() == ["b"] && later.sent.take() == ["b"])
     }
 
     @Test func `faults that are removed have no effect any more`() {
@@ -127,28 +128,28 @@ private final class EchoConnection: WebSocketConnection {
         self.faults { $0.dropRate = 1 }
         connection.receive("a")
         self.faults { _ in }
-        #expect(self.server.faults == ConnectionFaults())
+        expectEqual(self.server.faults, ConnectionFaults())
         connection.receive("b")
         self.connect(2).receive("c")
-        #expect(connection.sent.all == ["b"])
+        expectEqual(connection.sent.all, ["b"])
     }
 
     @Test func `silence is that of one connection or of all, and the machine knows about it`() {
         let (first, second) = (self.connect(1), self.connect(2))
         self.server.silence("c1", true)
-        #expect(self.server.driver.read { $0.silent } == [1])
+        expectEqual(self.server.driver.read { $0.silent }, [1])
         for connection in [first, second] { connection.receive("a") }
-        #expect(first.sent.take() == [] && second.sent.take() == ["a"])
+        expect(first.sent.take() == [] && second.sent.take() == ["a"])
         self.faults { $0.isSilent = true }
         let third = self.connect(3)
-        #expect(self.server.driver.read { $0.silent } == [1, 2, 3])
+        expectEqual(self.server.driver.read { $0.silent }, [1, 2, 3])
         for connection in [first, second, third] { connection.receive("b") }
         self.faults { _ in }
-        #expect(self.server.driver.read { $0.silent } == [1])
+        expectEqual(self.server.driver.read { $0.silent }, [1])
         self.server.silence("c1", false)
         for connection in [first, second, third] { connection.receive("c") }
-        for connection in [first, second, third] { #expect(connection.sent.all.last == "c") }
-        #expect(self.server.driver.read { $0.silent } == [] && first.sent.all == ["c"])
+        for connection in [first, second, third] { expectEqual(connection.sent.all.last, "c") }
+        expect(self.server.driver.read { $0.silent } == [] && first.sent.all == ["c"])
     }
 
     @Test func `messages on a silent connection aren't counted as received`() {
@@ -156,7 +157,7 @@ private final class EchoConnection: WebSocketConnection {
         connection.receive("a")
         self.server.silence("c1", true)
         connection.receive("b")
-        #expect(self.server.driver.counters.messagesReceived == 1)
+        expectEqual(self.server.driver.counters.messagesReceived, 1)
     }
 
     @Test(arguments: [false, true])
@@ -165,7 +166,7 @@ private final class EchoConnection: WebSocketConnection {
         if hasFaults { self.faults { ($0.delay, $0.dropRate, $0.isSilent) = (.seconds(1), 1, true) } }
         self.server.sendUnaffected(.text("x"), to: "c1")
         self.server.sendUnaffected(.text("x"), to: "c2")
-        #expect(connection.sent.all == ["x"])
+        expectEqual(connection.sent.all, ["x"])
     }
 
     @Test func `the end of a connection discards its delayed messages`() {
@@ -175,8 +176,8 @@ private final class EchoConnection: WebSocketConnection {
         first.end()
         self.server.drop("c2")
         self.clock.advance(by: .seconds(1))
-        #expect(first.sent.all == [] && second.sent.all == ["abandon"])
-        #expect(self.connection(first.id) == nil && self.connection(second.id) == nil && self.clock.untilNextDeadline == nil)
+        expect(first.sent.all == [] && second.sent.all == ["abandon"])
+        expect(self.connection(first.id) == nil && self.connection(second.id) == nil && self.clock.untilNextDeadline == nil)
     }
 
     @Test func `an unknown connection is neither silenced nor dropped`() {
@@ -184,7 +185,7 @@ private final class EchoConnection: WebSocketConnection {
         self.server.silence("c2", true)
         self.server.drop("c2")
         connection.receive("a")
-        #expect(connection.sent.all == ["a"])
+        expectEqual(connection.sent.all, ["a"])
     }
 
     // MARK: The end
@@ -194,24 +195,24 @@ private final class EchoConnection: WebSocketConnection {
         let events = server.events(ByteLimit(1_000) { $0.utf8.count })
         let connection = self.connect(1)
         self.server.drop("c1")
-        #expect(connection.sent.all == ["abandon"])
-        #expect(await events.pending() == ["closed c1"])
+        expectEqual(connection.sent.all, ["abandon"])
+        await expectEqual(events.pending(), ["closed c1"])
     }
 
     @Test func `a server that was released closes its connections and those that were accepted meanwhile`() {
         let connection = self.connect(1)
         self.server.shutDown()
-        #expect(connection.sent.all == ["close 1001"] && self.server.isShutDown)
-        #expect(self.server.driver.read { $0.hasReleased })
+        expect(connection.sent.all == ["close 1001"] && self.server.isShutDown)
+        expect(self.server.driver.read { $0.hasReleased })
         let late = self.connect(2)
-        #expect(late.sent.all == ["close 1001"])
+        expectEqual(late.sent.all, ["close 1001"])
     }
 
     @Test func `a server without a listener closes its connections when it is stopped`() async {
         let server = EmbeddedServer(self.server, handler: ListenerRouter([]))
         let connection = self.connect(1)
         await server.stop()
-        #expect(connection.sent.all == ["close 1001"] && !self.server.isShutDown)
+        expect(connection.sent.all == ["close 1001"] && !self.server.isShutDown)
     }
 
     @Test func `a server starts and stops its listener, and can't start twice`() async throws {

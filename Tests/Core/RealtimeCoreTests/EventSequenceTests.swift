@@ -59,8 +59,8 @@ private struct Fixture {
                 lost += fixture.send(next..<(next + size)).dropped
                 next += size
             }
-            #expect(fixture.events.dropped == dropped && lost == dropped)
-            #expect(await fixture.events.pending() == kept)
+            expect(fixture.events.dropped == dropped && lost == dropped)
+            await expectEqual(fixture.events.pending(), kept)
         }
     }
 
@@ -81,18 +81,18 @@ private struct Fixture {
                     fixture.send(rest.prefix(size))
                     rest = rest.dropFirst(size)
                 }
-                #expect(fixture.events.dropped == round * (sent.count - kept.count))
-                #expect(await fixture.events.pending() == kept)
+                expectEqual(fixture.events.dropped, round * (sent.count - kept.count))
+                await expectEqual(fixture.events.pending(), kept)
             }
         }
     }
 
     @Test func `a buffer that pauses reading is full when its limit of bytes is exceeded`() async {
         let fixture = Fixture(.pauseReading(100), byteLimit: ByteLimit(10) { $0 })
-        #expect(fixture.send([4, 6]).becameFull == false)
-        #expect(fixture.send([1]).becameFull)
-        #expect(await fixture.events.pending() == [4, 6, 1])
-        #expect(fixture.send([9]).isFull == false)
+        expectEqual(fixture.send([4, 6]).becameFull, false)
+        expect(fixture.send([1]).becameFull)
+        await expectEqual(fixture.events.pending(), [4, 6, 1])
+        expectEqual(fixture.send([9]).isFull, false)
     }
 
     @Test func `events that a loop returns to the buffer count again`() async {
@@ -100,28 +100,28 @@ private struct Fixture {
         fixture.send([5, 3, 2])
         for await event in fixture.events where event == 5 { break }
         fixture.send([6])
-        #expect(await fixture.events.pending() == [2, 6])
+        await expectEqual(fixture.events.pending(), [2, 6])
     }
 
     @Test(arguments: [1, 2, 5, 0, -1])
     func `a buffer that pauses reading is full when it reaches its limit`(limit: Int) async {
         let fixture = Fixture(.pauseReading(limit))
-        #expect(fixture.send([]).isFull == false)
+        expectEqual(fixture.send([]).isFull, false)
         for count in 1...8 {
             let appended = fixture.send([count])
-            #expect(appended.isFull == (count >= max(1, limit)))
-            #expect(appended.becameFull == (count == max(1, limit)))
+            expectEqual(appended.isFull, (count >= max(1, limit)))
+            expectEqual(appended.becameFull, (count == max(1, limit)))
         }
-        #expect(await fixture.events.pending() == Array(1...8))
-        #expect(fixture.calls.all == [.drained])
-        #expect(fixture.buffer.isFull == false)
+        await expectEqual(fixture.events.pending(), Array(1...8))
+        expectEqual(fixture.calls.all, [.drained])
+        expectEqual(fixture.buffer.isFull, false)
     }
 
     @Test func `dropping many events is fast and keeps the latest`() async {
         let fixture = Fixture(.dropOldest(1024))
         for number in 0..<100_000 { fixture.send(CollectionOfOne(number)) }
-        #expect(fixture.events.dropped == 100_000 - 1024)
-        #expect(await fixture.events.pending() == Array(98_976..<100_000))
+        expectEqual(fixture.events.dropped, 100_000 - 1024)
+        await expectEqual(fixture.events.pending(), Array(98_976..<100_000))
     }
 
     // MARK: Consuming
@@ -137,9 +137,9 @@ private struct Fixture {
                 break
             }
         }
-        #expect(seen == [1, 2])
+        expectEqual(seen, [1, 2])
         fixture.send([8])
-        #expect(await fixture.events.pending() == [3, 4, 5, 6, 7, 8])
+        await expectEqual(fixture.events.pending(), [3, 4, 5, 6, 7, 8])
     }
 
     @Test func `events remaining after an error are delivered to the next loop`() async {
@@ -147,7 +147,7 @@ private struct Fixture {
         let fixture = Fixture()
         fixture.send(1...3)
         await #expect(throws: Enough.self) { _ = try await fixture.events.first { _ in throw Enough() } }
-        #expect(await fixture.events.pending() == [2, 3])
+        await expectEqual(fixture.events.pending(), [2, 3])
     }
 
     @Test func `cancelling ends the wait without losing events`() async {
@@ -161,8 +161,8 @@ private struct Fixture {
         task.cancel()
         let seen = await task.value
         fixture.send([2, 3])
-        #expect(seen + (await fixture.events.pending()) == [1, 2, 3])
-        #expect(fixture.events.endReason == nil)
+        expectEqual(seen + (await fixture.events.pending()), [1, 2, 3])
+        expectNil(fixture.events.endReason)
     }
 
     @Test func `finishing resumes the waiting consumer and keeps the first reason`() async {
@@ -171,20 +171,20 @@ private struct Fixture {
         await Task.yield()
         fixture.finish(.closed(.heartbeatTimeout))
         fixture.finish(.ended)
-        #expect(await task.value == nil)
-        #expect(fixture.events.endReason == .closed(.heartbeatTimeout))
-        #expect(fixture.send([1]).dropped == 0)
-        #expect(await fixture.events.first { _ in true } == nil)
+        await expectNil(task.value)
+        expectEqual(fixture.events.endReason, .closed(.heartbeatTimeout))
+        expectEqual(fixture.send([1]).dropped, 0)
+        await expectNil(fixture.events.first { _ in true })
     }
 
     @Test func `events before the end are still delivered`() async {
         let fixture = Fixture()
         fixture.send(1...3)
         fixture.finish()
-        #expect(fixture.events.endReason == .ended)
+        expectEqual(fixture.events.endReason, .ended)
         var seen: [Int] = []
         for await event in fixture.events { seen.append(event) }
-        #expect(seen == [1, 2, 3])
+        expectEqual(seen, [1, 2, 3])
     }
 
     @Test func `a consumer is resumed once per batch`() async {
@@ -214,8 +214,8 @@ private struct Fixture {
         while batches.all.count < 3 { await Task.yield() }
         fixture.finish()
         await task.value
-        #expect(batches.all == [[0, 1, 2], [3, 4, 5], [6, 7, 8]])
-        #expect(wakeUps <= 3)
+        expectEqual(batches.all, [[0, 1, 2], [3, 4, 5], [6, 7, 8]])
+        expect(wakeUps <= 3)
     }
 
     @Test func `releasing the last copy of a sequence removes its consumer`() {
@@ -223,9 +223,9 @@ private struct Fixture {
         var events: EventSequence<Int>? = calls.sequence()
         var copy = events
         events = nil
-        #expect(calls.all == [] && copy != nil)
+        expect(calls.all == [] && copy != nil)
         copy = nil
-        #expect(calls.all == [.removed])
+        expectEqual(calls.all, [.removed])
     }
 
     @Test func `an iterator retains the consumer`() async {
@@ -233,16 +233,16 @@ private struct Fixture {
         let buffer = EventBuffer<Int>(.standard)
         var iterator: EventSequence<Int>.AsyncIterator? = calls.sequence(of: buffer).makeAsyncIterator()
         _ = buffer.append { $0 += [1, 2] }
-        #expect(await iterator?.next() == 1)
-        #expect(calls.all == [])
+        await expectEqual(iterator?.next(), 1)
+        expectEqual(calls.all, [])
         iterator = nil
-        #expect(calls.all == [.removed])
+        expectEqual(calls.all, [.removed])
     }
 
     @Test func `several iterators may be used one after the other`() async {
         let fixture = Fixture()
         fixture.send(1...3)
-        for expected in 1...3 { #expect(await fixture.events.makeAsyncIterator().next() == expected) }
+        for expected in 1...3 { await expectEqual(fixture.events.makeAsyncIterator().next(), expected) }
     }
 
     @Test func `a second iterator takes over from one that waits`() async {
@@ -250,26 +250,26 @@ private struct Fixture {
         let first = Task { [events = fixture.events] in await events.first { _ in true } }
         while !fixture.buffer.hasWaitingReader { await Task.yield() }
         let second = fixture.events.makeAsyncIterator()
-        #expect(await first.value == nil)
-        #expect(fixture.calls.all == [.iteratorReplaced])
+        await expectNil(first.value)
+        expectEqual(fixture.calls.all, [.iteratorReplaced])
         fixture.send(1...2)
-        #expect(await second.next() == 1)
-        #expect(await second.next() == 2)
+        await expectEqual(second.next(), 1)
+        await expectEqual(second.next(), 2)
     }
 
     @Test func `an iterator that was replaced returns the events it had taken and then none`() async {
         let fixture = Fixture()
         fixture.send(1...3)
         let first = fixture.events.makeAsyncIterator()
-        #expect(await first.next() == 1)
+        await expectEqual(first.next(), 1)
         let second = fixture.events.makeAsyncIterator()
         fixture.send(4...5)
-        #expect(await first.next() == 2)
-        #expect(await first.next() == 3)
-        #expect(await first.next() == nil)
-        #expect(await second.next() == 4)
-        #expect(await second.next() == 5)
-        #expect(fixture.events.dropped == 0)
+        await expectEqual(first.next(), 2)
+        await expectEqual(first.next(), 3)
+        await expectNil(first.next())
+        await expectEqual(second.next(), 4)
+        await expectEqual(second.next(), 5)
+        expectEqual(fixture.events.dropped, 0)
     }
 
     @Test func `events that a replaced iterator had taken are returned in order or dropped`() async {
@@ -277,13 +277,13 @@ private struct Fixture {
             let fixture = Fixture()
             fixture.send(1...3)
             var first: EventSequence<Int>.AsyncIterator? = fixture.events.makeAsyncIterator()
-            #expect(await first?.next() == 1)
+            await expectEqual(first?.next(), 1)
             let second = fixture.events.makeAsyncIterator()
             fixture.send(4...5)
-            if takesFirst { #expect(await second.next() == 4) }
+            if takesFirst { await expectEqual(second.next(), 4) }
             first = nil
-            #expect(await second.next() == (takesFirst ? 5 : 2))
-            #expect(fixture.events.dropped == (takesFirst ? 2 : 0))
+            await expectEqual(second.next(), (takesFirst ? 5 : 2))
+            expectEqual(fixture.events.dropped, (takesFirst ? 2 : 0))
         }
     }
 
@@ -299,9 +299,9 @@ private struct Fixture {
         let second = Task { [events = fixture.events] in await events.first { _ in true } }
         while fixture.calls.all.isEmpty || !fixture.buffer.hasWaitingReader { await Task.yield() }
         first.cancel()
-        #expect(await first.value == nil)
+        await expectNil(first.value)
         fixture.send([7])
-        #expect(await second.value == 7)
+        await expectEqual(second.value, 7)
     }
 
     // MARK: Isolation
@@ -360,36 +360,36 @@ private struct Fixture {
         }
         for fixture in [first, second] { fixture.finish() }
         _ = await (shown, kept)
-        #expect(await screen.shown.count == 266)
-        #expect(await store.kept == screen.shown)
+        await expectEqual(screen.shown.count, 266)
+        await expectEqual(store.kept, screen.shown)
     }
 
     @Test @MainActor func `events can be consumed on the main actor`() async {
         let (fixture, screen) = (Fixture(), Screen())
         fixture.send(1...6)
         await screen.show(fixture.events)
-        #expect(screen.shown == [1, 2, 3])
-        #expect(await screen.first(fixture.events) == 4)
+        expectEqual(screen.shown, [1, 2, 3])
+        await expectEqual(screen.first(fixture.events), 4)
     }
 
     @Test func `events can be consumed in an actor`() async {
         let (fixture, store) = (Fixture(), Store())
         fixture.send(1...6)
-        #expect(await store.keep(fixture.events) == 3)
-        #expect(await store.kept == [1, 2, 3])
-        #expect(await fixture.events.pending() == [4, 5, 6])
+        await expectEqual(store.keep(fixture.events), 3)
+        await expectEqual(store.kept, [1, 2, 3])
+        await expectEqual(fixture.events.pending(), [4, 5, 6])
     }
 
     @Test func `events can be consumed outside an actor`() async {
         let fixture = Fixture()
         fixture.send(1...6)
-        #expect(await fixture.events.first { $0.isMultiple(of: 4) } == 4)
-        #expect(
-            await fixture.events.first {
+        await expectEqual(fixture.events.first { $0.isMultiple(of: 4) }, 4)
+        await expectEqual(
+            fixture.events.first {
                 await Task.yield(); return $0 == 5
-            } == 5)
+            }, 5)
         fixture.finish()
-        #expect(await fixture.events.first { $0 == 7 } == nil)
+        await expectNil(fixture.events.first { $0 == 7 })
     }
 
     @Test func `no events are lost between a producer and a consumer on different threads`() async {
@@ -402,12 +402,12 @@ private struct Fixture {
         while fixture.events.endReason == nil || next < 10_000 {
             // A new iterator every seven events.
             for await event in fixture.events {
-                #expect(event == next)
+                expectEqual(event, next)
                 next += 1
                 if next.isMultiple(of: 7) { break }
             }
         }
         await produced
-        #expect(next == 10_000)
+        expectEqual(next, 10_000)
     }
 }

@@ -122,7 +122,7 @@ private struct Decorated {
             case .resume: connection.resumeReading()
             case .close: connection.close(.normal, reason: "")
             case .abandon: connection.abandon()
-            case .ignores(let isIgnoring): #expect(injector.ignoresMessages(of: decorated.id) == isIgnoring, "step \(number)")
+            case .ignores(let isIgnoring): expectEqual(injector.ignoresMessages(of: decorated.id), isIgnoring, "step \(number)")
             case .ends: injector.ended(decorated.id)
             case .delay(let delay): injector.faults.delay = delay
             case .drop(let rate): injector.faults.dropRate = rate
@@ -130,7 +130,7 @@ private struct Decorated {
             case .silence(let isSilent): injector.silence(decorated.id, isSilent)
             case .advance(let duration): clock.advance(by: duration)
             }
-            #expect(decorated.calls.take() == expected, "step \(number): \(step)")
+            expectEqual(decorated.calls.take(), expected, "step \(number): \(step)")
         }
     }
 
@@ -143,9 +143,9 @@ private struct Decorated {
         injector.faults.delay = .zero
         clock.advance(by: .seconds(2))
         decorated.connection.enqueue(.text("b"))
-        #expect(decorated.calls.take().isEmpty)
+        expect(decorated.calls.take().isEmpty)
         (decorated.connection as? FaultyConnection)?.timerFired()
-        #expect(decorated.calls.take() == [.sent("a"), .sent("b"), .flushed])
+        expectEqual(decorated.calls.take(), [.sent("a"), .sent("b"), .flushed])
     }
 
     @Test func `a delayed message does not delay other connections`() {
@@ -156,7 +156,7 @@ private struct Decorated {
         first.connection.enqueue(.text("a"))
         injector.faults.delay = .zero
         second.connection.enqueue(.text("b"))
-        #expect(first.calls.take().isEmpty && second.calls.take() == [.sent("b")])
+        expect(first.calls.take().isEmpty && second.calls.take() == [.sent("b")])
     }
 
     @Test func `faults apply to earlier and later connections`() {
@@ -165,9 +165,9 @@ private struct Decorated {
         injector.faults.isSilent = true
         let later = Decorated(injector, 2)
         for decorated in [earlier, later] {
-            #expect(injector.ignoresMessages(of: decorated.id))
+            expect(injector.ignoresMessages(of: decorated.id))
             decorated.connection.enqueue(.text("a"))
-            #expect(decorated.calls.take().isEmpty)
+            expect(decorated.calls.take().isEmpty)
         }
     }
 
@@ -181,8 +181,8 @@ private struct Decorated {
             clock.advance(by: .milliseconds(1))
         }
         clock.advance(by: .seconds(100))
-        #expect(decorated.calls.take().filter { $0 != .flushed } == (0..<5_000).map { .sent("\($0)") })
-        #expect(clock.untilNextDeadline == nil)
+        expectEqual(decorated.calls.take().filter { $0 != .flushed }, (0..<5_000).map { .sent("\($0)") })
+        expectNil(clock.untilNextDeadline)
     }
 
     @Test func `the seed determines which messages are dropped`() {
@@ -194,8 +194,8 @@ private struct Decorated {
             return decorated.calls.take()
         }
         let calls = sent(seed: 1)
-        #expect((50...150).contains(calls.count))
-        #expect(calls == sent(seed: 1) && calls != sent(seed: 2))
+        expect((50...150).contains(calls.count))
+        expect(calls == sent(seed: 1) && calls != sent(seed: 2))
     }
 
     @Test func `a connection that has ended is released`() {
@@ -206,6 +206,6 @@ private struct Decorated {
             connection = decorated.connection
             injector.ended(decorated.id)
         }
-        #expect(connection == nil)
+        expectNil(connection)
     }
 }

@@ -184,26 +184,26 @@ private struct LineRules: HTTPConnectionRules {
         let fixture = try await Fixture(isStream: true)
         fixture.connection.open()
         fixture.connection.open()
-        #expect(fixture.server.requests.all == ["GET"] && fixture.events.all.all.isEmpty)
+        expect(fixture.server.requests.all == ["GET"] && fixture.events.all.all.isEmpty)
         fixture.receiver.begin(HTTPResponseHead(status: 200))
         fixture.receiver.write(Self.lines("a", "b"))
         fixture.receiver.write(Array("c".utf8))
         fixture.receiver.write(Self.lines("", "d"))
-        #expect(fixture.events.all.all == ["opened 200", "received a b", "received c d"])
+        expectEqual(fixture.events.all.all, ["opened 200", "received a b", "received c d"])
         fixture.receiver.end()
-        #expect(fixture.events.all.all.suffix(1) == ["closed by peer 1005 "])
+        expectEqual(fixture.events.all.all.suffix(1), ["closed by peer 1005 "])
     }
 
     @Test func `a poll opens the connection, and each response is followed by the next request`() async throws {
         let fixture = try await Fixture.open(isStream: false)
-        #expect(fixture.events.all.all == ["opened 200"] && fixture.server.requests.all == ["GET", "GET"])
+        expect(fixture.events.all.all == ["opened 200"] && fixture.server.requests.all == ["GET", "GET"])
         fixture.receiver.respond(HTTPResponse(status: 200, text: "a\nb\n"))
         fixture.receiver.respond(HTTPResponse(status: 200, text: "c\n"))
-        #expect(fixture.events.all.all == ["opened 200", "received a b", "received c"])
-        #expect(fixture.server.requests.all.count == 4)
+        expectEqual(fixture.events.all.all, ["opened 200", "received a b", "received c"])
+        expectEqual(fixture.server.requests.all.count, 4)
         fixture.receiver.respond(HTTPResponse(status: 204))
-        #expect(fixture.events.all.all.suffix(1) == ["closed by peer 1000 over"])
-        #expect(fixture.server.requests.all.count == 4)
+        expectEqual(fixture.events.all.all.suffix(1), ["closed by peer 1000 over"])
+        expectEqual(fixture.server.requests.all.count, 4)
     }
 
     @Test func `a task that waits for the connection continues when the next request was sent`() async throws {
@@ -214,24 +214,24 @@ private struct LineRules: HTTPConnectionRules {
         async let requests = task.wait { server.requests.all }
         try await eventually { task.isWaiting }
         try await onOwnThread { fixture.connection.open() }
-        #expect(await requests == ["GET", "GET"])
+        await expectEqual(requests, ["GET", "GET"])
     }
 
     @Test func `no poll is sent while reading is paused`() async throws {
         let fixture = try await Fixture.open(isStream: false)
         fixture.connection.pauseReading()
         fixture.receiver.respond(HTTPResponse(status: 200, text: "a\n"))
-        #expect(fixture.events.all.all == ["opened 200"] && fixture.server.requests.all.count == 2)
+        expect(fixture.events.all.all == ["opened 200"] && fixture.server.requests.all.count == 2)
         fixture.connection.resumeReading()
         fixture.connection.flush()
-        #expect(fixture.events.all.all == ["opened 200", "received a"] && fixture.server.requests.all.count == 3)
+        expect(fixture.events.all.all == ["opened 200", "received a"] && fixture.server.requests.all.count == 3)
         // The next one waits, if reading is paused when the response arrives.
         fixture.receiver.begin(HTTPResponseHead(status: 200))
         fixture.connection.pauseReading()
         fixture.connection.resumeReading()
         fixture.connection.flush()
         fixture.receiver.end()
-        #expect(fixture.server.requests.all.count == 4)
+        expectEqual(fixture.server.requests.all.count, 4)
     }
 
     @Test func `a server that would forget the client is asked during a pause, up to a limit`() async throws {
@@ -239,25 +239,25 @@ private struct LineRules: HTTPConnectionRules {
         fixture.connection.pauseReading()
         fixture.receiver.respond(HTTPResponse(status: 200, text: "a\n"))
         fixture.clock.advance(by: .milliseconds(4_999))
-        #expect(fixture.events.all.all == ["opened 200"] && fixture.server.requests.all.count == 2)
+        expect(fixture.events.all.all == ["opened 200"] && fixture.server.requests.all.count == 2)
         fixture.clock.advance(by: .milliseconds(1))
-        #expect(fixture.events.all.all == ["opened 200", "received a"] && fixture.server.requests.all.count == 3)
+        expect(fixture.events.all.all == ["opened 200", "received a"] && fixture.server.requests.all.count == 3)
         // The request waits for an answer: there is nothing to do.
         fixture.connection.pauseReading()
         fixture.clock.advance(by: .seconds(4))
         for (index, text) in ["b", "c"].enumerated() {
             fixture.receiver.respond(HTTPResponse(status: 200, text: text + "\n"))
             fixture.clock.advance(by: .seconds(5))
-            #expect(fixture.events.all.all.suffix(1) == ["received \(text)"] && fixture.server.requests.all.count == 4 + index)
+            expect(fixture.events.all.all.suffix(1) == ["received \(text)"] && fixture.server.requests.all.count == 4 + index)
         }
         fixture.receiver.respond(HTTPResponse(status: 200, text: "d\n"))
         fixture.clock.advance(by: .seconds(100))
-        #expect(fixture.events.all.all.suffix(1) == ["received c"] && fixture.server.requests.all.count == 5)
+        expect(fixture.events.all.all.suffix(1) == ["received c"] && fixture.server.requests.all.count == 5)
         fixture.connection.resumeReading()
         fixture.connection.flush()
-        #expect(fixture.events.all.all.suffix(1) == ["received d"] && fixture.server.requests.all.count == 6)
+        expect(fixture.events.all.all.suffix(1) == ["received d"] && fixture.server.requests.all.count == 6)
         fixture.receiver.respond(HTTPResponse(status: 200, text: "e\n"))
-        #expect(fixture.events.all.all.suffix(1) == ["received e"] && fixture.server.requests.all.count == 7)
+        expect(fixture.events.all.all.suffix(1) == ["received e"] && fixture.server.requests.all.count == 7)
     }
 
     @Test func `a pause needs no time before a connection is opened, and after its end`() {
@@ -266,11 +266,11 @@ private struct LineRules: HTTPConnectionRules {
         var machine = HTTPConnectionMachine(LineRules(base: endpoint, isStream: false, pausedPolling: polling))
         let start = Instant(nanoseconds: 0)
         machine.pauseReading(now: start)
-        #expect(machine.nextDeadline == nil)
+        expectNil(machine.nextDeadline)
         _ = machine.open(now: start)
-        #expect(machine.nextDeadline == start.advanced(by: .seconds(5)))
+        expectEqual(machine.nextDeadline, start.advanced(by: .seconds(5)))
         _ = machine.abandon()
-        #expect(machine.nextDeadline == nil)
+        expectNil(machine.nextDeadline)
     }
 
     @Test func `during a pause, the answer to a request that waited for it is read once per interval`() async throws {
@@ -278,11 +278,11 @@ private struct LineRules: HTTPConnectionRules {
         fixture.connection.pauseReading()
         fixture.clock.advance(by: .seconds(60))
         fixture.receiver.respond(HTTPResponse(status: 200, text: "a\n"))
-        #expect(fixture.events.all.all == ["opened 200", "received a"] && fixture.server.requests.all.count == 3)
+        expect(fixture.events.all.all == ["opened 200", "received a"] && fixture.server.requests.all.count == 3)
         fixture.receiver.respond(HTTPResponse(status: 200, text: "b\n"))
-        #expect(fixture.events.all.all.count == 2 && fixture.server.requests.all.count == 3)
+        expect(fixture.events.all.all.count == 2 && fixture.server.requests.all.count == 3)
         fixture.clock.advance(by: .seconds(5))
-        #expect(fixture.events.all.all.suffix(1) == ["received b"] && fixture.server.requests.all.count == 4)
+        expect(fixture.events.all.all.suffix(1) == ["received b"] && fixture.server.requests.all.count == 4)
     }
 
     @Test func `a stream isn't read while reading is paused, which the server notices`() async throws {
@@ -292,10 +292,10 @@ private struct LineRules: HTTPConnectionRules {
         fixture.connection.pauseReading()
         fixture.receiver.write([UInt8](repeating: 0x61, count: 300 << 10) + Self.lines(""))
         fixture.clock.advance(by: .seconds(1000))
-        #expect(fixture.events.all.all == ["opened 200"] && changes.all == [true])
+        expect(fixture.events.all.all == ["opened 200"] && changes.all == [true])
         fixture.connection.resumeReading()
         fixture.connection.flush()
-        #expect(fixture.events.all.all.count == 2 && changes.all == [true, false])
+        expect(fixture.events.all.all.count == 2 && changes.all == [true, false])
     }
 
     @Test func `a stream is read in shares while reading is paused, up to the limit`() async throws {
@@ -304,19 +304,19 @@ private struct LineRules: HTTPConnectionRules {
         fixture.connection.pauseReading()
         for number in 10..<100 { fixture.receiver.write(Self.lines("line \(number)")) }
         func received() -> Int { fixture.events.all.all.count - 1 }
-        #expect(received() == 0)
+        expectEqual(received(), 0)
         // Lines of 8 bytes.
         for interval in 1...3 {
             fixture.clock.advance(by: .milliseconds(1_999))
-            #expect(received() == 5 * (interval - 1))
+            expectEqual(received(), 5 * (interval - 1))
             fixture.clock.advance(by: .milliseconds(1))
-            #expect(received() == 5 * interval)
+            expectEqual(received(), 5 * interval)
         }
         fixture.clock.advance(by: .seconds(1_000))
-        #expect(received() == 15)
+        expectEqual(received(), 15)
         fixture.connection.resumeReading()
         fixture.connection.flush()
-        #expect(received() == 90)
+        expectEqual(received(), 90)
     }
 
     @Test func `a connection that was paused before it opened can be resumed`() async throws {
@@ -325,10 +325,10 @@ private struct LineRules: HTTPConnectionRules {
         fixture.connection.open()
         fixture.receiver.begin(HTTPResponseHead(status: 200))
         fixture.receiver.write(Self.lines("a"))
-        #expect(fixture.events.all.all.isEmpty)
+        expect(fixture.events.all.all.isEmpty)
         fixture.connection.resumeReading()
         fixture.connection.flush()
-        #expect(fixture.events.all.all == ["opened 200", "received a"])
+        expectEqual(fixture.events.all.all, ["opened 200", "received a"])
     }
 
     @Test func `a pause that follows the end of another one immediately isn't lost`() async throws {
@@ -345,10 +345,10 @@ private struct LineRules: HTTPConnectionRules {
         }
         fixture.receiver.write(Self.lines("a"))
         fixture.receiver.write(Self.lines("b"))
-        #expect(fixture.events.all.all == ["opened 200", "received a"])
+        expectEqual(fixture.events.all.all, ["opened 200", "received a"])
         fixture.connection.resumeReading()
         fixture.connection.flush()
-        #expect(fixture.events.all.all == ["opened 200", "received a", "received b"])
+        expectEqual(fixture.events.all.all, ["opened 200", "received a", "received b"])
     }
 
     @Test func `a transport may not repeat a request for messages, since a server sends each message once`() {
@@ -358,7 +358,7 @@ private struct LineRules: HTTPConnectionRules {
             Issue.record("there is no request")
             return
         }
-        #expect(request.method == "GET" && !request.isRepeatable)
+        expect(request.method == "GET" && !request.isRepeatable)
     }
 
     @Test func `answers that have a message each are asked for without a pause`() async throws {
@@ -374,8 +374,8 @@ private struct LineRules: HTTPConnectionRules {
             }
         }
         fixture.connection.open()
-        #expect(fixture.events.all.all.dropFirst() == (1...1000).map { "received \($0)" }[...])
-        #expect(fixture.server.receiving.all.count == 1)
+        expectEqual(fixture.events.all.all.dropFirst(), (1...1000).map { "received \($0)" }[...])
+        expectEqual(fixture.server.receiving.all.count, 1)
     }
 
     @Test func `the body of a response is limited, if the rules keep it`() async throws {
@@ -383,33 +383,33 @@ private struct LineRules: HTTPConnectionRules {
         fixture.receiver.begin(HTTPResponseHead(status: 200))
         fixture.receiver.write(Self.lines("a"))
         for _ in 0..<10 { fixture.receiver.write([UInt8](repeating: 0x61, count: 10_000)) }
-        #expect(fixture.events.all.all == ["opened 200", "received a", "closed tooLarge "])
-        #expect(fixture.server.disconnects.all == [true])
+        expectEqual(fixture.events.all.all, ["opened 200", "received a", "closed tooLarge "])
+        expectEqual(fixture.server.disconnects.all, [true])
         let message = fixture.events.errors.all.first?.message ?? ""
-        #expect(message.contains("/receive answered with more than 65536 bytes") && !message.contains("secret"))
+        expect(message.contains("/receive answered with more than 65536 bytes") && !message.contains("secret"))
         // A stream may be as long as it likes.
         let stream = try await Fixture.open(isStream: true)
         for _ in 0..<10 { stream.receiver.write([UInt8](repeating: 0x61, count: 10_000)) }
         stream.receiver.write(Self.lines(""))
-        #expect(stream.events.all.all.count == 2)
+        expectEqual(stream.events.all.all.count, 2)
     }
 
     @Test func `a server that answers polls immediately without messages is asked ever more slowly`() async throws {
         let fixture = try await Fixture(isStream: false)
         fixture.server.answer.withLock { $0 = { _ in HTTPResponse(status: 200, text: "") } }
         fixture.connection.open()
-        #expect(fixture.server.requests.all.count == 2)
+        expectEqual(fixture.server.requests.all.count, 2)
         for (delay, count) in [(100, 3), (200, 4), (400, 5), (800, 6), (1600, 7), (3200, 8), (5000, 9), (5000, 10)] {
             fixture.clock.advance(by: .milliseconds(delay - 1))
-            #expect(fixture.server.requests.all.count == count - 1)
+            expectEqual(fixture.server.requests.all.count, count - 1)
             fixture.clock.advance(by: .milliseconds(1))
-            #expect(fixture.server.requests.all.count == count)
+            expectEqual(fixture.server.requests.all.count, count)
         }
         // A message ends the pauses.
         fixture.server.answer.withLock { $0 = nil }
         fixture.clock.advance(by: .seconds(5))
         fixture.receiver.respond(HTTPResponse(status: 200, text: "a\n"))
-        #expect(fixture.server.requests.all.count == 12)
+        expectEqual(fixture.server.requests.all.count, 12)
     }
 
     @Test(arguments: [false, true])
@@ -417,24 +417,24 @@ private struct LineRules: HTTPConnectionRules {
         let fixture = try await Fixture.open(isStream: isStream)
         fixture.receiver.begin(HTTPResponseHead(status: 200))
         fixture.receiver.write(Self.lines("a", "bad", "b"))
-        #expect(fixture.events.all.all == ["opened 200", "received a", "closed protocolViolation "])
-        #expect(fixture.server.disconnects.all == [true])
+        expectEqual(fixture.events.all.all, ["opened 200", "received a", "closed protocolViolation "])
+        expectEqual(fixture.server.disconnects.all, [true])
         fixture.network.cut()
-        #expect(fixture.events.all.all.count == 3)
+        expectEqual(fixture.events.all.all.count, 3)
     }
 
     @Test(arguments: [false, true])
     func `a lost request ends the connection`(isStream: Bool) async throws {
         let fixture = try await Fixture.open(isStream: isStream)
         fixture.network.cut()
-        #expect(fixture.events.all.all == ["opened 200", "closed reset "])
+        expectEqual(fixture.events.all.all, ["opened 200", "closed reset "])
     }
 
     @Test func `a rejected first request ends the connection without opening it`() async throws {
         let fixture = try await Fixture(isStream: true)
         fixture.connection.open()
         fixture.receiver.respond(HTTPResponse(status: 404))
-        #expect(fixture.events.all.all == ["closed requestRejected 404"])
+        expectEqual(fixture.events.all.all, ["closed requestRejected 404"])
     }
 
     // MARK: Sending
@@ -443,19 +443,19 @@ private struct LineRules: HTTPConnectionRules {
         let fixture = try await Fixture(isStream: true)
         fixture.send("early ")
         fixture.connection.open()
-        #expect(fixture.server.sending.all.isEmpty)
+        expect(fixture.server.sending.all.isEmpty)
         fixture.receiver.begin(HTTPResponseHead(status: 200))
-        #expect(fixture.server.requests.all == ["GET", "POST early "])
+        expectEqual(fixture.server.requests.all, ["GET", "POST early "])
         fixture.send("a", "b")
         fixture.send("cccccccc", "dd")
         fixture.send("a long message", "e")
-        #expect(fixture.server.requests.all.count == 2)
+        expectEqual(fixture.server.requests.all.count, 2)
         for expected in ["POST abcccccccc", "POST dd", "POST a long message", "POST e"] {
             fixture.server.sending.all.last?.respond(HTTPResponse(status: 200))
-            #expect(fixture.server.requests.all.last == expected)
+            expectEqual(fixture.server.requests.all.last, expected)
         }
         fixture.server.sending.all.last?.respond(HTTPResponse(status: 200, text: "bye"))
-        #expect(fixture.events.all.all == ["opened 200", "closed by peer 1000 bye"])
+        expectEqual(fixture.events.all.all, ["opened 200", "closed by peer 1000 bye"])
     }
 
     /// Writes the first message of a burst, and then others while its request is in progress.
@@ -472,16 +472,16 @@ private struct LineRules: HTTPConnectionRules {
     @Test func `a request waits for the rest of a burst, and takes all of it`() async throws {
         let fixture = try await Self.burst(of: 8, every: .microseconds(1))
         fixture.server.sending.all.last?.respond(HTTPResponse(status: 200))
-        #expect(fixture.server.requests.all == ["GET", "POST 0"])
+        expectEqual(fixture.server.requests.all, ["GET", "POST 0"])
         fixture.clock.advance(by: .microseconds(99))
         fixture.send("9")
-        #expect(fixture.server.requests.all == ["GET", "POST 0"])
+        expectEqual(fixture.server.requests.all, ["GET", "POST 0"])
         fixture.clock.advance(by: .microseconds(1))
-        #expect(fixture.server.requests.all == ["GET", "POST 0", "POST 123456789"])
+        expectEqual(fixture.server.requests.all, ["GET", "POST 0", "POST 123456789"])
         // What follows a burst isn't one.
         fixture.send("a")
         fixture.server.sending.all.last?.respond(HTTPResponse(status: 200))
-        #expect(fixture.server.requests.all.last == "POST a")
+        expectEqual(fixture.server.requests.all.last, "POST a")
     }
 
     @Test(arguments: [(7, Duration.microseconds(1)), (8, .microseconds(100)), (8, .zero)])
@@ -490,40 +490,40 @@ private struct LineRules: HTTPConnectionRules {
     ) async throws {
         let fixture = try await Self.burst(of: count, every: interval)
         fixture.server.sending.all.last?.respond(HTTPResponse(status: 200))
-        #expect(fixture.server.requests.all == ["GET", "POST 0", "POST \((1...count).map(String.init).joined())"])
+        expectEqual(fixture.server.requests.all, ["GET", "POST 0", "POST \((1...count).map(String.init).joined())"])
     }
 
     @Test func `a burst that is over when the answer arrives is sent immediately`() async throws {
         let fixture = try await Self.burst(of: 8, every: .microseconds(1))
         fixture.clock.advance(by: .microseconds(100))
         fixture.server.sending.all.last?.respond(HTTPResponse(status: 200))
-        #expect(fixture.server.requests.all == ["GET", "POST 0", "POST 12345678"])
+        expectEqual(fixture.server.requests.all, ["GET", "POST 0", "POST 12345678"])
     }
 
     @Test func `a connection that is closed doesn't wait for the rest of a burst, and an abandoned one sends none`() async throws {
         let closed = try await Self.burst(of: 8, every: .microseconds(1))
         closed.server.sending.all.last?.respond(HTTPResponse(status: 200))
         closed.connection.close(.normal, reason: "")
-        #expect(closed.server.requests.all == ["GET", "POST 0", "POST 12345678"])
+        expectEqual(closed.server.requests.all, ["GET", "POST 0", "POST 12345678"])
         closed.server.sending.all.last?.respond(HTTPResponse(status: 200))
-        #expect(closed.server.requests.all.last == "DELETE")
+        expectEqual(closed.server.requests.all.last, "DELETE")
 
         let abandoned = try await Self.burst(of: 8, every: .microseconds(1))
         abandoned.server.sending.all.last?.respond(HTTPResponse(status: 200))
         abandoned.connection.abandon()
         abandoned.clock.advance(by: .seconds(1))
-        #expect(abandoned.server.requests.all == ["GET", "POST 0"])
+        expectEqual(abandoned.server.requests.all, ["GET", "POST 0"])
     }
 
     @Test func `a rejected or lost message ends the connection`() async throws {
         let rejected = try await Fixture.open(isStream: true)
         rejected.send("a")
         rejected.server.sending.all[0].respond(HTTPResponse(status: 500))
-        #expect(rejected.events.all.all == ["opened 200", "closed requestRejected 500"])
+        expectEqual(rejected.events.all.all, ["opened 200", "closed requestRejected 500"])
         let lost = try await Fixture.open(isStream: true)
         lost.send("a")
         lost.clock.advance(by: .seconds(60))
-        #expect(lost.events.all.all == ["opened 200", "closed timedOut "])
+        expectEqual(lost.events.all.all, ["opened 200", "closed timedOut "])
     }
 
     @Test(arguments: [(200, "closed tooLarge "), (500, "closed requestRejected 500")])
@@ -532,11 +532,11 @@ private struct LineRules: HTTPConnectionRules {
         fixture.send("a")
         fixture.server.sending.all[0].begin(HTTPResponseHead(status: status))
         for _ in 0..<8 { fixture.server.sending.all[0].write([UInt8](repeating: 0x61, count: 10_000)) }
-        #expect(fixture.events.all.all == ["opened 200", end])
+        expectEqual(fixture.events.all.all, ["opened 200", end])
         let error = fixture.events.errors.all.first
-        #expect(error?.message.contains("/send") == true && error?.message.contains("secret") == false)
-        #expect(error?.response?.body.count == (status == 500 ? 64 << 10 : nil))
-        #expect(fixture.server.disconnects.all.count == 2)
+        expect(error?.message.contains("/send") == true && error?.message.contains("secret") == false)
+        expectEqual(error?.response?.body.count, (status == 500 ? 64 << 10 : nil))
+        expectEqual(fixture.server.disconnects.all.count, 2)
     }
 
     @Test func `a request that is answered before it was sent completely is answered`() async throws {
@@ -546,23 +546,23 @@ private struct LineRules: HTTPConnectionRules {
         }
         fixture.send("a")
         fixture.send("b")
-        #expect(fixture.server.requests.all == ["GET", "POST a", "POST b"] && fixture.events.all.all == ["opened 200"])
+        expect(fixture.server.requests.all == ["GET", "POST a", "POST b"] && fixture.events.all.all == ["opened 200"])
     }
 
     @Test func `writing pauses while a server takes too long, and the output is limited`() async throws {
         let fixture = try await Fixture.open(isStream: true)
         let part = String(repeating: "x", count: 200 << 10)
         fixture.send(part)
-        #expect(fixture.events.all.all == ["opened 200"])
+        expectEqual(fixture.events.all.all, ["opened 200"])
         fixture.send(part)
-        #expect(fixture.events.all.all == ["opened 200", "writing paused"])
+        expectEqual(fixture.events.all.all, ["opened 200", "writing paused"])
         fixture.server.sending.all[0].respond(HTTPResponse(status: 200))
-        #expect(fixture.events.all.all.count == 2)
+        expectEqual(fixture.events.all.all.count, 2)
         fixture.server.sending.all[1].respond(HTTPResponse(status: 200))
-        #expect(fixture.events.all.all == ["opened 200", "writing paused", "writing resumed"])
+        expectEqual(fixture.events.all.all, ["opened 200", "writing paused", "writing resumed"])
         fixture.connection.enqueue(WebSocketMessage(.binary, [UInt8](repeating: 0, count: OutputGauge.clientLimit + 1)))
         fixture.send("one too many")
-        #expect(fixture.events.all.all.last == "closed tooLarge ")
+        expectEqual(fixture.events.all.all.last, "closed tooLarge ")
     }
 
     // MARK: Closing
@@ -573,29 +573,29 @@ private struct LineRules: HTTPConnectionRules {
         fixture.connection.enqueue(.text("b"))
         fixture.connection.close(.normal, reason: "")
         fixture.send("ignored")
-        #expect(fixture.server.requests.all == ["GET", "POST a"])
+        expectEqual(fixture.server.requests.all, ["GET", "POST a"])
         fixture.server.sending.all[0].respond(HTTPResponse(status: 200))
         // Messages still arrive.
         fixture.receiver.write(Self.lines("late"))
-        #expect(fixture.server.requests.all == ["GET", "POST a", "POST b"])
+        expectEqual(fixture.server.requests.all, ["GET", "POST a", "POST b"])
         fixture.server.sending.all[1].respond(HTTPResponse(status: 200))
-        #expect(fixture.server.requests.all.last == "DELETE" && fixture.server.disconnects.all.isEmpty)
-        #expect(fixture.server.heads.all.last?.query == "token=secret&code=1000")
+        expect(fixture.server.requests.all.last == "DELETE" && fixture.server.disconnects.all.isEmpty)
+        expectEqual(fixture.server.heads.all.last?.query, "token=secret&code=1000")
         // The stream ends after the answer, since a server may take its end for a lost connection.
         fixture.receiver.write(Self.lines("too late"))
         fixture.server.closing.all[0].respond(HTTPResponse(status: 202))
-        #expect(fixture.server.disconnects.all == [true])
+        expectEqual(fixture.server.disconnects.all, [true])
         fixture.connection.close(.normal, reason: "")
-        #expect(fixture.events.all.all == ["opened 200", "received late", "closed requested"])
+        expectEqual(fixture.events.all.all, ["opened 200", "received late", "closed requested"])
     }
 
     @Test func `no poll follows the request that tells the server about the end`() async throws {
         let fixture = try await Fixture.open(isStream: false)
         fixture.connection.close(.normal, reason: "")
         fixture.receiver.respond(HTTPResponse(status: 200, text: "late\n"))
-        #expect(fixture.server.requests.all == ["GET", "GET", "DELETE"] && fixture.events.all.all == ["opened 200"])
+        expect(fixture.server.requests.all == ["GET", "GET", "DELETE"] && fixture.events.all.all == ["opened 200"])
         fixture.server.closing.all[0].respond(HTTPResponse(status: 202))
-        #expect(fixture.events.all.all == ["opened 200", "closed requested"] && fixture.clock.untilNextDeadline == nil)
+        expect(fixture.events.all.all == ["opened 200", "closed requested"] && fixture.clock.untilNextDeadline == nil)
     }
 
     @Test func `a response that rejects the connection is part of its error, with its body`() async throws {
@@ -603,27 +603,27 @@ private struct LineRules: HTTPConnectionRules {
         fixture.connection.open()
         fixture.receiver.begin(HTTPResponseHead(status: 418))
         fixture.receiver.write(Array("a tea".utf8))
-        #expect(fixture.events.all.all.isEmpty)
+        expect(fixture.events.all.all.isEmpty)
         fixture.receiver.write(Array("pot".utf8))
         fixture.receiver.end()
-        #expect(fixture.events.all.all == ["closed upgradeRejected 418"])
-        #expect(fixture.events.errors.all.first?.response?.body == Array("a teapot".utf8))
+        expectEqual(fixture.events.all.all, ["closed upgradeRejected 418"])
+        expectEqual(fixture.events.errors.all.first?.response?.body, Array("a teapot".utf8))
         // A body without an end is read up to a limit.
         let endless = try await Fixture(isStream: true)
         endless.connection.open()
         endless.receiver.begin(HTTPResponseHead(status: 418))
         for _ in 0..<8 { endless.receiver.write([UInt8](repeating: 0x61, count: 10_000)) }
-        #expect(endless.events.all.all == ["closed upgradeRejected 418"] && endless.server.disconnects.all == [true])
+        expect(endless.events.all.all == ["closed upgradeRejected 418"] && endless.server.disconnects.all == [true])
     }
 
     @Test func `closing doesn't wait longer than five seconds`() async throws {
         let fixture = try await Fixture.open(isStream: true)
         fixture.connection.close(.normal, reason: "")
         fixture.clock.advance(by: .milliseconds(4999))
-        #expect(fixture.events.all.all == ["opened 200"])
+        expectEqual(fixture.events.all.all, ["opened 200"])
         fixture.clock.advance(by: .milliseconds(1))
-        #expect(fixture.events.all.all == ["opened 200", "closed requested"])
-        #expect(fixture.clock.untilNextDeadline == nil)
+        expectEqual(fixture.events.all.all, ["opened 200", "closed requested"])
+        expectNil(fixture.clock.untilNextDeadline)
     }
 
     @Test func `a connection that moves to another one receives the response that it waits for, and tells the server nothing`() async throws
@@ -634,23 +634,23 @@ private struct LineRules: HTTPConnectionRules {
         fixture.connection.enqueue(.text("c"))
         fixture.connection.close(.normal, reason: "moved")
         // What follows the request that is under way is sent on the other connection.
-        #expect(fixture.events.all.all == ["opened 200", "unsent b c"])
+        expectEqual(fixture.events.all.all, ["opened 200", "unsent b c"])
         // The response and the request may end in either order.
         fixture.receiver.respond(HTTPResponse(status: 200, text: "last\n"))
-        #expect(fixture.events.all.all == ["opened 200", "unsent b c", "received last"])
+        expectEqual(fixture.events.all.all, ["opened 200", "unsent b c", "received last"])
         fixture.server.sending.all[0].respond(HTTPResponse(status: 200))
-        #expect(fixture.events.all.all == ["opened 200", "unsent b c", "received last", "closed requested"])
-        #expect(fixture.server.requests.all == ["GET", "GET", "POST a"])
-        #expect(fixture.server.disconnects.all.isEmpty && fixture.clock.untilNextDeadline == nil)
+        expectEqual(fixture.events.all.all, ["opened 200", "unsent b c", "received last", "closed requested"])
+        expectEqual(fixture.server.requests.all, ["GET", "GET", "POST a"])
+        expect(fixture.server.disconnects.all.isEmpty && fixture.clock.untilNextDeadline == nil)
 
         let other = try await Fixture.open(isStream: false)
         other.send("a")
         other.connection.close(.normal, reason: "moved")
         other.server.sending.all[0].respond(HTTPResponse(status: 200))
-        #expect(other.events.all.all == ["opened 200"])
+        expectEqual(other.events.all.all, ["opened 200"])
         other.receiver.respond(HTTPResponse(status: 200, text: "last\n"))
-        #expect(other.events.all.all == ["opened 200", "received last", "closed requested"])
-        #expect(other.server.requests.all == ["GET", "GET", "POST a"] && other.clock.untilNextDeadline == nil)
+        expectEqual(other.events.all.all, ["opened 200", "received last", "closed requested"])
+        expect(other.server.requests.all == ["GET", "GET", "POST a"] && other.clock.untilNextDeadline == nil)
     }
 
     @Test func `a connection that moves to another one is read to its end, though its owner pauses reading`() async throws {
@@ -658,30 +658,30 @@ private struct LineRules: HTTPConnectionRules {
         paused.connection.pauseReading()
         paused.connection.close(.normal, reason: "moved")
         paused.receiver.respond(HTTPResponse(status: 200, text: "last\n"))
-        #expect(paused.events.all.all == ["opened 200", "received last", "closed requested"])
+        expectEqual(paused.events.all.all, ["opened 200", "received last", "closed requested"])
 
         let waiting = try await Fixture.open(isStream: false)
         waiting.connection.pauseReading()
         waiting.receiver.respond(HTTPResponse(status: 200, text: "last\n"))
         waiting.clock.advance(by: .seconds(60))
-        #expect(waiting.events.all.all == ["opened 200"])
+        expectEqual(waiting.events.all.all, ["opened 200"])
         waiting.connection.close(.normal, reason: "moved")
-        #expect(waiting.events.all.all == ["opened 200", "received last", "closed requested"])
+        expectEqual(waiting.events.all.all, ["opened 200", "received last", "closed requested"])
 
         let late = try await Fixture.open(isStream: false)
         late.connection.close(.normal, reason: "moved")
         late.connection.pauseReading()
         late.receiver.respond(HTTPResponse(status: 200, text: "last\n"))
-        #expect(late.events.all.all == ["opened 200", "received last", "closed requested"])
+        expectEqual(late.events.all.all, ["opened 200", "received last", "closed requested"])
     }
 
     @Test func `a connection that moves to another one waits five seconds for the response`() async throws {
         let silent = try await Fixture.open(isStream: false)
         silent.connection.close(.normal, reason: "moved")
         silent.clock.advance(by: .milliseconds(4999))
-        #expect(silent.events.all.all == ["opened 200"])
+        expectEqual(silent.events.all.all, ["opened 200"])
         silent.clock.advance(by: .milliseconds(1))
-        #expect(silent.events.all.all == ["opened 200", "closed timedOut "] && silent.server.disconnects.all == [true])
+        expect(silent.events.all.all == ["opened 200", "closed timedOut "] && silent.server.disconnects.all == [true])
     }
 
     @Test func `a connection that moves waits longer while it sends, and while the response arrives`() async throws {
@@ -696,14 +696,14 @@ private struct LineRules: HTTPConnectionRules {
             fixture.clock.advance(by: .seconds(3))
         }
         fixture.receiver.end()
-        #expect(fixture.events.all.all == ["opened 200"] + Array(repeating: "received b", count: 5) + ["closed requested"])
+        expectEqual(fixture.events.all.all, ["opened 200"] + Array(repeating: "received b", count: 5) + ["closed requested"])
 
         let other = try await Fixture.open(isStream: false)
         other.connection.close(.normal, reason: "moved")
         other.receiver.begin(HTTPResponseHead(status: 200))
         other.receiver.write(Self.lines("b"))
         other.clock.advance(by: .seconds(10))
-        #expect(other.events.all.all == ["opened 200", "received b", "closed timedOut "])
+        expectEqual(other.events.all.all, ["opened 200", "received b", "closed timedOut "])
     }
 
     @Test func `a connection that moves while no request waits ends when everything was sent`() async throws {
@@ -718,14 +718,14 @@ private struct LineRules: HTTPConnectionRules {
         fixture.clock.advance(by: .seconds(60))
         fixture.connection.resumeReading()
         fixture.connection.flush()
-        #expect(fixture.events.all.all == ["opened 200", "closed requested"] && fixture.clock.untilNextDeadline == nil)
+        expect(fixture.events.all.all == ["opened 200", "closed requested"] && fixture.clock.untilNextDeadline == nil)
     }
 
     @Test func `a connection that isn't open closes immediately`() async throws {
         let fixture = try await Fixture(isStream: true)
         fixture.connection.open()
         fixture.connection.close(.normal, reason: "")
-        #expect(fixture.events.all.all == ["closed requested"] && fixture.server.disconnects.all == [true])
+        expect(fixture.events.all.all == ["closed requested"] && fixture.server.disconnects.all == [true])
     }
 
     @Test func `a connection that was abandoned has no events`() async throws {
@@ -735,8 +735,8 @@ private struct LineRules: HTTPConnectionRules {
         fixture.receiver.write(Self.lines("late"))
         fixture.server.sending.all[0].respond(HTTPResponse(status: 500))
         fixture.connection.flush()
-        #expect(fixture.events.all.all == ["opened 200"] && fixture.server.disconnects.all.count == 2)
-        #expect(fixture.clock.untilNextDeadline == nil)
+        expect(fixture.events.all.all == ["opened 200"] && fixture.server.disconnects.all.count == 2)
+        expectNil(fixture.clock.untilNextDeadline)
     }
 
     // MARK: Header fields and cookies
@@ -749,14 +749,14 @@ private struct LineRules: HTTPConnectionRules {
         }
         fixture.send("a")
         fixture.server.sending.all[0].respond(HTTPResponse(status: 401))
-        #expect(fixture.server.requests.all == ["GET", "POST a", "POST a"] && asked.all == [nil, nil, 2])
-        #expect(fixture.server.heads.all.map { $0.headers["Authorization"] } == ["Bearer 1", "Bearer 2", "Bearer 3"])
+        expect(fixture.server.requests.all == ["GET", "POST a", "POST a"] && asked.all == [nil, nil, 2])
+        expectEqual(fixture.server.heads.all.map { $0.headers["Authorization"] }, ["Bearer 1", "Bearer 2", "Bearer 3"])
         fixture.send("b")
         fixture.server.sending.all[1].respond(HTTPResponse(status: 200))
         fixture.server.sending.all[2].respond(HTTPResponse(status: 401))
         fixture.server.sending.all[3].respond(HTTPResponse(status: 401))
-        #expect(fixture.server.requests.all.suffix(2) == ["POST b", "POST b"])
-        #expect(fixture.events.all.all == ["opened 200", "closed requestRejected 401"])
+        expectEqual(fixture.server.requests.all.suffix(2), ["POST b", "POST b"])
+        expectEqual(fixture.events.all.all, ["opened 200", "closed requestRejected 401"])
     }
 
     @Test func `two requests that are refused name the generation of their own header fields`() async throws {
@@ -769,42 +769,42 @@ private struct LineRules: HTTPConnectionRules {
         fixture.server.sending.all[0].respond(HTTPResponse(status: 401))
         fixture.receiver.respond(HTTPResponse(status: 401))
         // The second one was sent with the fields that the first one has replaced.
-        #expect(fixture.server.requests.all == ["GET", "GET", "POST a", "POST a", "GET"] && asked.all == [nil, nil, nil, 0, 0])
+        expect(fixture.server.requests.all == ["GET", "GET", "POST a", "POST a", "GET"] && asked.all == [nil, nil, nil, 0, 0])
         fixture.server.sending.all[1].respond(HTTPResponse(status: 200))
         fixture.send("b")
         fixture.server.sending.all[2].respond(HTTPResponse(status: 401))
-        #expect(asked.all.suffix(2) == [nil, 2])
+        expectEqual(asked.all.suffix(2), [nil, 2])
     }
 
     @Test func `a request for messages that is refused twice, or whose fresh header fields fail, ends the connection`() async throws {
         let twice = try await Fixture.open(isStream: false) { _, completion in completion(.success(([:], 0))) }
         twice.receiver.respond(HTTPResponse(status: 401))
-        #expect(twice.server.requests.all.count == 3 && twice.events.all.all == ["opened 200"])
+        expect(twice.server.requests.all.count == 3 && twice.events.all.all == ["opened 200"])
         twice.receiver.respond(HTTPResponse(status: 401))
-        #expect(twice.events.all.all == ["opened 200", "closed requestRejected 401"])
+        expectEqual(twice.events.all.all, ["opened 200", "closed requestRejected 401"])
         let failing = try await Fixture.open(isStream: false) { refused, completion in
             completion(refused == nil ? .success(([:], 0)) : .failure(TransportError(.cancelled, "no token")))
         }
         failing.receiver.respond(HTTPResponse(status: 401))
-        #expect(failing.events.all.all == ["opened 200", "closed cancelled "])
+        expectEqual(failing.events.all.all, ["opened 200", "closed cancelled "])
     }
 
     @Test func `the request that tells the server about the end is repeated once, and nothing else after it`() async throws {
         let fixture = try await Fixture.open(isStream: false) { _, completion in completion(.success(([:], 0))) }
         fixture.connection.close(.normal, reason: "")
         fixture.receiver.respond(HTTPResponse(status: 401))
-        #expect(fixture.server.requests.all == ["GET", "GET", "DELETE"])
+        expectEqual(fixture.server.requests.all, ["GET", "GET", "DELETE"])
         fixture.server.closing.all[0].respond(HTTPResponse(status: 401))
-        #expect(fixture.server.requests.all == ["GET", "GET", "DELETE", "DELETE"] && fixture.events.all.all == ["opened 200"])
+        expect(fixture.server.requests.all == ["GET", "GET", "DELETE", "DELETE"] && fixture.events.all.all == ["opened 200"])
         fixture.server.closing.all[1].respond(HTTPResponse(status: 401))
-        #expect(fixture.events.all.all == ["opened 200", "closed requested"] && fixture.clock.untilNextDeadline == nil)
+        expect(fixture.events.all.all == ["opened 200", "closed requested"] && fixture.clock.untilNextDeadline == nil)
     }
 
     @Test func `header fields that never come don't keep a connection open`() async throws {
         let fixture = try await Fixture(isStream: true) { _, _ in }
         fixture.connection.open()
         fixture.connection.close(.normal, reason: "")
-        #expect(fixture.events.all.all == ["closed requested"] && fixture.clock.untilNextDeadline == nil)
+        expect(fixture.events.all.all == ["closed requested"] && fixture.clock.untilNextDeadline == nil)
         let asked = Lock(0)
         let open = try await Fixture.open(isStream: true) { _, completion in
             let isFirst = asked.withLock { asked in
@@ -816,21 +816,21 @@ private struct LineRules: HTTPConnectionRules {
         open.send("a")
         open.connection.close(.normal, reason: "")
         open.clock.advance(by: .seconds(5))
-        #expect(open.events.all.all == ["opened 200", "closed requested"] && open.clock.untilNextDeadline == nil)
+        expect(open.events.all.all == ["opened 200", "closed requested"] && open.clock.untilNextDeadline == nil)
     }
 
     @Test func `header fields that come late or fail end no other connection`() async throws {
         let pending = Lock<[@Sendable (Result<HTTPConnection.Environment.Fields, TransportError>) -> Void]>([])
         let fixture = try await Fixture(isStream: true) { _, completion in pending.withLock { $0.append(completion) } }
         fixture.connection.open()
-        #expect(fixture.server.requests.all.isEmpty)
+        expect(fixture.server.requests.all.isEmpty)
         pending.withLock { $0 }[0](.failure(TransportError(.cancelled, "no token")))
-        #expect(fixture.events.all.all == ["closed cancelled "])
+        expectEqual(fixture.events.all.all, ["closed cancelled "])
         let abandoned = try await Fixture(isStream: true) { _, completion in pending.withLock { $0.append(completion) } }
         abandoned.connection.open()
         abandoned.connection.abandon()
         pending.withLock { $0 }[1](.success(([:], 0)))
-        #expect(abandoned.server.requests.all.isEmpty && abandoned.events.all.all.isEmpty)
+        expect(abandoned.server.requests.all.isEmpty && abandoned.events.all.all.isEmpty)
     }
 
     @Test func `cookies go both ways`() async throws {
@@ -838,7 +838,7 @@ private struct LineRules: HTTPConnectionRules {
         fixture.connection.open()
         fixture.receiver.begin(HTTPResponseHead(status: 200, headers: ["Set-Cookie": "affinity=1; Path=/"]))
         fixture.send("a")
-        #expect(fixture.server.heads.all.map { $0.headers["Cookie"] } == [nil, "affinity=1"])
+        expectEqual(fixture.server.heads.all.map { $0.headers["Cookie"] }, [nil, "affinity=1"])
     }
 
     // MARK: Order
@@ -892,8 +892,8 @@ private struct LineRules: HTTPConnectionRules {
         for _ in 0..<1000 where !pending.isEmpty { answerPoll() }
         while answerPost() {}
         let received = fixture.events.all.all.dropFirst().flatMap { $0.split(separator: " ").dropFirst() }.map { String($0) }
-        #expect(received == (0..<written).map { "\($0)" })
+        expectEqual(received, (0..<written).map { "\($0)" })
         let texts = fixture.server.requests.all.filter { $0.hasPrefix("POST ") }.map { $0.dropFirst(5) }.joined()
-        #expect(texts.split(separator: ",").map { String($0) } == (0..<sent).map { "\($0)" })
+        expectEqual(texts.split(separator: ",").map { String($0) }, (0..<sent).map { "\($0)" })
     }
 }

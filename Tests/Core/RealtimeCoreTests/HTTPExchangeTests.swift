@@ -66,21 +66,21 @@ import Testing
         let fixture = try await Fixture()
         let events = RecordedExchange()
         try fixture.exchange(events, at: "/now").start()
-        #expect(events.events == [.head(200), .body("now"), .ended(nil)])
-        #expect(fixture.handler.bodies.all == [[1]])
+        expectEqual(events.events, [.head(200), .body("now"), .ended(nil)])
+        expectEqual(fixture.handler.bodies.all, [[1]])
     }
 
     @Test func `each part of a response is delivered before the server's call returns`() async throws {
         let fixture = try await Fixture()
         let events = RecordedExchange()
         let (_, responder) = try fixture.streaming(events)
-        #expect(events.events == [.head(200)])
+        expectEqual(events.events, [.head(200)])
         responder.write(Array("a".utf8))
-        #expect(events.events == [.head(200), .body("a")])
+        expectEqual(events.events, [.head(200), .body("a")])
         responder.end()
         responder.write(Array("b".utf8))
-        #expect(events.events == [.head(200), .body("a"), .ended(nil)])
-        #expect(fixture.disconnects.all.isEmpty)
+        expectEqual(events.events, [.head(200), .body("a"), .ended(nil)])
+        expect(fixture.disconnects.all.isEmpty)
     }
 
     @Test func `a second start has no effect`() async throws {
@@ -89,8 +89,8 @@ import Testing
         let exchange = try fixture.exchange(events, at: "/now")
         exchange.start()
         exchange.start()
-        #expect(fixture.handler.bodies.all.count == 1)
-        #expect(events.events.count == 3)
+        expectEqual(fixture.handler.bodies.all.count, 1)
+        expectEqual(events.events.count, 3)
     }
 
     @Test func `an exchange that was cancelled has no events, and the server is notified`() async throws {
@@ -98,15 +98,15 @@ import Testing
         let events = RecordedExchange()
         let (exchange, responder) = try fixture.streaming(events)
         exchange.cancel()
-        #expect(fixture.disconnects.all == [true])
+        expectEqual(fixture.disconnects.all, [true])
         responder.write(Array("late".utf8))
         responder.end()
-        #expect(events.events == [.head(200)])
+        expectEqual(events.events, [.head(200)])
         let unstarted = RecordedExchange()
         let other = try fixture.exchange(unstarted, at: "/now")
         other.cancel()
         other.start()
-        #expect(unstarted.events.isEmpty && fixture.handler.bodies.all.count == 1)
+        expect(unstarted.events.isEmpty && fixture.handler.bodies.all.count == 1)
     }
 
     @Test func `an exchange can be cancelled while an event is delivered`() async throws {
@@ -116,7 +116,7 @@ import Testing
         let exchange = try fixture.exchange(events, at: "/now")
         running.withLock { $0 = exchange }
         exchange.start()
-        #expect(events.events == [.head(200)])
+        expectEqual(events.events, [.head(200)])
         running.withLock { $0 = nil }
     }
 
@@ -125,8 +125,8 @@ import Testing
         let events = RecordedExchange()
         _ = try fixture.streaming(events)
         fixture.network.cut()
-        #expect(events.events == [.head(200), .ended(.reset)])
-        #expect(fixture.disconnects.all == [true])
+        expectEqual(events.events, [.head(200), .ended(.reset)])
+        expectEqual(fixture.disconnects.all, [true])
     }
 
     @Test func `stopping a listener ends its responses after what was written`() async throws {
@@ -137,9 +137,9 @@ import Testing
         responder.write(Array("a".utf8))
         exchange.resumeReading()
         await fixture.listener.stop()
-        #expect(events.events == [.head(200), .body("a"), .ended(.closed)])
-        #expect(events.error?.message == "\(fixture.endpoint.origin) ended the response: the server is shutting down.")
-        #expect(fixture.disconnects.all == [true])
+        expectEqual(events.events, [.head(200), .body("a"), .ended(.closed)])
+        expectEqual(events.error?.message, "\(fixture.endpoint.origin) ended the response: the server is shutting down.")
+        expectEqual(fixture.disconnects.all, [true])
     }
 
     @Test func `a network that is down refuses new exchanges only`() async throws {
@@ -149,9 +149,9 @@ import Testing
         fixture.network.condition = .down
         let refused = RecordedExchange()
         try fixture.exchange(refused, at: "/now").start()
-        #expect(refused.events == [.ended(.unreachable)])
+        expectEqual(refused.events, [.ended(.unreachable)])
         responder.end()
-        #expect(events.events == [.head(200), .ended(nil)])
+        expectEqual(events.events, [.head(200), .ended(nil)])
     }
 
     @Test func `what a silent network loses never arrives, and the idle timeout ends the exchange`() async throws {
@@ -163,9 +163,9 @@ import Testing
         fixture.network.condition = .up
         responder.write(Array("behind a gap".utf8))
         responder.end()
-        #expect(events.events == [.head(200)])
+        expectEqual(events.events, [.head(200)])
         fixture.clock.advance(by: .seconds(5))
-        #expect(events.events == [.head(200), .ended(.timedOut)])
+        expectEqual(events.events, [.head(200), .ended(.timedOut)])
     }
 
     @Test func `a request on a silent network times out`() async throws {
@@ -174,9 +174,9 @@ import Testing
         let events = RecordedExchange()
         let exchange = try fixture.exchange(events, at: "/now")
         exchange.start()
-        #expect(events.events.isEmpty && fixture.handler.bodies.all.isEmpty)
+        expect(events.events.isEmpty && fixture.handler.bodies.all.isEmpty)
         fixture.clock.advance(by: .seconds(5))
-        #expect(events.events == [.ended(.timedOut)])
+        expectEqual(events.events, [.ended(.timedOut)])
     }
 
     @Test func `the idle timeout starts again with each part, and doesn't apply while reading is paused`() async throws {
@@ -188,13 +188,13 @@ import Testing
         fixture.clock.advance(by: .seconds(4))
         exchange.pauseReading()
         fixture.clock.advance(by: .seconds(60))
-        #expect(events.events == [.head(200), .body("a")])
+        expectEqual(events.events, [.head(200), .body("a")])
         exchange.resumeReading()
         fixture.clock.advance(by: .seconds(4))
-        #expect(!events.hasEnded)
+        expect(!events.hasEnded)
         fixture.clock.advance(by: .seconds(1))
-        #expect(events.events == [.head(200), .body("a"), .ended(.timedOut)])
-        #expect(fixture.disconnects.all == [true])
+        expectEqual(events.events, [.head(200), .body("a"), .ended(.timedOut)])
+        expectEqual(fixture.disconnects.all, [true])
     }
 
     @Test func `a client that pauses reading pauses the writer at a limit`() async throws {
@@ -204,13 +204,13 @@ import Testing
         exchange.pauseReading()
         let part = [UInt8](repeating: 0x61, count: 200 << 10)
         responder.write(part)
-        #expect(fixture.changes.all.isEmpty)
+        expect(fixture.changes.all.isEmpty)
         responder.write(part)
-        #expect(fixture.changes.all == [true])
-        #expect(events.events == [.head(200)])
+        expectEqual(fixture.changes.all, [true])
+        expectEqual(events.events, [.head(200)])
         exchange.resumeReading()
-        #expect(fixture.changes.all == [true, false])
-        #expect(events.body.utf8.count == 400 << 10)
+        expectEqual(fixture.changes.all, [true, false])
+        expectEqual(events.body.utf8.count, 400 << 10)
     }
 
     @Test func `a server's task waits while its client has paused reading`() async throws {
@@ -228,10 +228,10 @@ import Testing
         // The second part exceeds the limit.
         try await eventually { fixture.changes.all == [true] && sent.all == [0, 1] }
         for _ in 0..<100 { await Task.yield() }
-        #expect(sent.all == [0, 1])
+        expectEqual(sent.all, [0, 1])
         exchange.resumeReading()
         try await writing.value
-        #expect(events.body.utf8.count == 600 << 10)
+        expectEqual(events.body.utf8.count, 600 << 10)
 
         exchange.pauseReading()
         let waiting = Task {
@@ -240,7 +240,7 @@ import Testing
         try await eventually { fixture.changes.all == [true, false, true] }
         exchange.cancel()
         let error = await #expect(throws: TransportError.self) { try await waiting.value }
-        #expect(error?.code == .closed)
+        expectEqual(error?.code, .closed)
     }
 
     @Test func `a response beyond the limit of the network ends the exchange`() async throws {
@@ -250,8 +250,8 @@ import Testing
         let (exchange, responder) = try fixture.streaming(events)
         exchange.pauseReading()
         for _ in 0..<3 { responder.write([UInt8](repeating: 0x61, count: 600)) }
-        #expect(events.events == [.head(200), .ended(.reset)])
-        #expect(fixture.disconnects.all == [true])
+        expectEqual(events.events, [.head(200), .ended(.reset)])
+        expectEqual(fixture.disconnects.all, [true])
     }
 
     @Test func `a client that reads receives more than the limit, even if it piles up while an event is processed`() async throws {
@@ -264,7 +264,7 @@ import Testing
         }
         let (exchange, responder) = try fixture.streaming(events)
         responder.write(Array("start".utf8))
-        #expect(events.body.utf8.count == 5 + 3_000 && !events.hasEnded)
+        expect(events.body.utf8.count == 5 + 3_000 && !events.hasEnded)
         exchange.cancel()
     }
 
@@ -292,7 +292,7 @@ import Testing
         try await eventually { events.events == [.head(200)] }
         responder.write(Array("a".utf8))
         for _ in 0..<100 { await Task.yield() }
-        #expect(events.body.isEmpty)
+        expect(events.body.isEmpty)
         exchange.resumeReading()
         try await eventually { events.body == "a" }
         responder.write(Array("b".utf8))
@@ -317,7 +317,7 @@ import Testing
         try await eventually { events.events == [.head(200)] }
         exchange.cancel()
         try await eventually { fixture.disconnects.all == [true] }
-        #expect(events.events == [.head(200)])
+        expectEqual(events.events, [.head(200)])
     }
 
     @Test func `an exchange over open ends with the error of the transport`() async throws {

@@ -1,4 +1,5 @@
 import RealtimeCore
+import TestSupport
 import Testing
 
 @Suite struct HeartbeatTests {
@@ -12,19 +13,19 @@ import Testing
         let start = Instant(nanoseconds: 0)
         var heartbeat = Heartbeat(Self.policy(countsPingsOnly: false), now: start)
         heartbeat.sent(now: start.advanced(by: .seconds(6)))
-        #expect(heartbeat.nextDeadline == start.advanced(by: .seconds(16)))
-        #expect(heartbeat.timeout(now: start.advanced(by: .seconds(10))) == .none)
-        #expect(heartbeat.timeout(now: start.advanced(by: .seconds(16))) == .sendPing)
+        expectEqual(heartbeat.nextDeadline, start.advanced(by: .seconds(16)))
+        expectEqual(heartbeat.timeout(now: start.advanced(by: .seconds(10))), .none)
+        expectEqual(heartbeat.timeout(now: start.advanced(by: .seconds(16))), .sendPing)
     }
 
     @Test func `pings are sent at intervals, if only they count as sent messages`() {
         let start = Instant(nanoseconds: 0)
         var heartbeat = Heartbeat(Self.policy(countsPingsOnly: true), now: start)
         heartbeat.sent(now: start.advanced(by: .seconds(6)))
-        #expect(heartbeat.timeout(now: start.advanced(by: .seconds(10))) == .sendPing)
+        expectEqual(heartbeat.timeout(now: start.advanced(by: .seconds(10))), .sendPing)
         heartbeat.sent(now: start.advanced(by: .seconds(19)))
-        #expect(heartbeat.nextDeadline == start.advanced(by: .seconds(20)))
-        #expect(heartbeat.timeout(now: start.advanced(by: .seconds(20))) == .sendPing)
+        expectEqual(heartbeat.nextDeadline, start.advanced(by: .seconds(20)))
+        expectEqual(heartbeat.timeout(now: start.advanced(by: .seconds(20))), .sendPing)
     }
 
     @Test func `a suspended heartbeat neither sends nor expects anything, and begins anew afterwards`() {
@@ -33,15 +34,15 @@ import Testing
             probeAfterSilence: .seconds(5), deadAfterSilence: .seconds(20), pingAfterNotSending: .seconds(10))
         var heartbeat = Heartbeat(policy, now: start)
         heartbeat.suspend(true, now: start.advanced(by: .seconds(4)))
-        #expect(heartbeat.nextDeadline == nil)
+        expectNil(heartbeat.nextDeadline)
         let late = start.advanced(by: .seconds(100))
-        #expect(heartbeat.probe(timeout: .seconds(1), now: late) == .none)
-        #expect(heartbeat.timeout(now: late) == .none)
+        expectEqual(heartbeat.probe(timeout: .seconds(1), now: late), .none)
+        expectEqual(heartbeat.timeout(now: late), .none)
         heartbeat.suspend(false, now: late)
-        #expect(heartbeat.nextDeadline == late.advanced(by: .seconds(5)))
-        #expect(heartbeat.timeout(now: late.advanced(by: .seconds(5))) == .sendProbe)
-        #expect(heartbeat.timeout(now: late.advanced(by: .seconds(15))) == .sendPing)
+        expectEqual(heartbeat.nextDeadline, late.advanced(by: .seconds(5)))
+        expectEqual(heartbeat.timeout(now: late.advanced(by: .seconds(5))), .sendProbe)
+        expectEqual(heartbeat.timeout(now: late.advanced(by: .seconds(15))), .sendPing)
         heartbeat.sent(now: late.advanced(by: .seconds(15)))
-        #expect(heartbeat.timeout(now: late.advanced(by: .seconds(20))) == .declareDead)
+        expectEqual(heartbeat.timeout(now: late.advanced(by: .seconds(20))), .declareDead)
     }
 }

@@ -121,13 +121,13 @@ private final class Fixture: Sendable {
     @Test func `a connection is open on both sides when open returns`() async throws {
         let fixture = try await Fixture(.accept(subprotocol: "two"))
         let connection = fixture.connection(["one", "two"])
-        #expect(fixture.handler.requests.all.isEmpty)
+        expect(fixture.handler.requests.all.isEmpty)
         connection.open()
-        #expect(fixture.events.recorded.all == [.opened(subprotocol: "two")])
-        #expect(fixture.handler.events.recorded.all == [.opened(subprotocol: nil)])
+        expectEqual(fixture.events.recorded.all, [.opened(subprotocol: "two")])
+        expectEqual(fixture.handler.events.recorded.all, [.opened(subprotocol: nil)])
         let request = try #require(fixture.handler.requests.all.first)
-        #expect(request.path == "/chat" && request.query == "a=b")
-        #expect(request.headers["x-test"] == "1" && request.headers["Sec-WebSocket-Protocol"] == "one, two")
+        expect(request.path == "/chat" && request.query == "a=b")
+        expect(request.headers["x-test"] == "1" && request.headers["Sec-WebSocket-Protocol"] == "one, two")
     }
 
     @Test func `a connection that is abandoned while it is being accepted is not opened`() async throws {
@@ -143,9 +143,9 @@ private final class Fixture: Sendable {
             handler.abandoned.withLock { $0 = connection }
             connection.open()
             handler.abandoned.withLock { $0 = nil }
-            #expect(events.recorded.all.isEmpty)
+            expect(events.recorded.all.isEmpty)
         }
-        #expect(handler.events.recorded.all.isEmpty && released == nil)
+        expect(handler.events.recorded.all.isEmpty && released == nil)
     }
 
     @Test func `stopping a listener that failed to start keeps the listener at its address`() async throws {
@@ -154,20 +154,20 @@ private final class Fixture: Sendable {
         await #expect(throws: TransportError.self) { try await second.start(RecordingHandler()) }
         await second.stop()
         fixture.connection().open()
-        #expect(fixture.events.recorded.all == [.opened(subprotocol: nil)])
+        expectEqual(fixture.events.recorded.all, [.opened(subprotocol: nil)])
     }
 
     @Test func `messages arrive in one batch per flush and in order`() async throws {
         let fixture = try await Fixture()
         let connection = fixture.open()
         for text in ["a", "b", "c"] { connection.enqueue(.text(text)) }
-        #expect(fixture.handler.events.recorded.all == [])
+        expectEqual(fixture.handler.events.recorded.all, [])
         connection.flush()
-        #expect(fixture.handler.events.recorded.all == [.message(.text, "a"), .message(.text, "b"), .message(.text, "c")])
-        #expect(fixture.handler.events.batches.all == [3])
+        expectEqual(fixture.handler.events.recorded.all, [.message(.text, "a"), .message(.text, "b"), .message(.text, "c")])
+        expectEqual(fixture.handler.events.batches.all, [3])
         fixture.handler.connections.all[0].enqueue(.binary([65]))
         fixture.handler.connections.all[0].flush()
-        #expect(fixture.events.recorded.all == [.message(.binary, "A")])
+        expectEqual(fixture.events.recorded.all, [.message(.binary, "A")])
     }
 
     @Test func `messages enqueued before the connection is open are sent when it opens`() async throws {
@@ -176,7 +176,7 @@ private final class Fixture: Sendable {
         connection.enqueue(.text("early"))
         connection.flush()
         connection.open()
-        #expect(fixture.handler.events.recorded.all == [.opened(subprotocol: nil), .message(.text, "early")])
+        expectEqual(fixture.handler.events.recorded.all, [.opened(subprotocol: nil), .message(.text, "early")])
     }
 
     @Test func `the connection responds to pings`() async throws {
@@ -184,8 +184,8 @@ private final class Fixture: Sendable {
         let connection = fixture.open()
         connection.enqueue(WebSocketMessage(.ping, Array("beat".utf8)))
         connection.flush()
-        #expect(fixture.handler.events.recorded.all == [.message(.ping, "beat")])
-        #expect(fixture.events.recorded.all == [.message(.pong, "beat")])
+        expectEqual(fixture.handler.events.recorded.all, [.message(.ping, "beat")])
+        expectEqual(fixture.events.recorded.all, [.message(.pong, "beat")])
     }
 
     @Test func `messages that arrive while reading is paused are delivered later`() async throws {
@@ -197,14 +197,14 @@ private final class Fixture: Sendable {
             end.enqueue(.text(text))
             end.flush()
         }
-        #expect(fixture.events.recorded.all == [])
+        expectEqual(fixture.events.recorded.all, [])
         connection.resumeReading()
         connection.flush()
-        #expect(fixture.events.recorded.all == [.message(.text, "a"), .message(.text, "b")])
+        expectEqual(fixture.events.recorded.all, [.message(.text, "a"), .message(.text, "b")])
         connection.pauseReading()
         end.enqueue(.text("last"))
         end.close(.goingAway, reason: "bye")
-        #expect(fixture.events.recorded.all.suffix(2) == [.message(.text, "last"), .closed(.peer(.goingAway, "bye"))])
+        expectEqual(fixture.events.recorded.all.suffix(2), [.message(.text, "last"), .closed(.peer(.goingAway, "bye"))])
     }
 
     @Test(arguments: [false, true], [false, true])
@@ -222,13 +222,13 @@ private final class Fixture: Sendable {
         for text in ["1", "12345", "123456", "2"] { sender.enqueue(.text(text)) }
         sender.flush()
         if isPaused {
-            #expect(sent.recorded.all.isEmpty && received.recorded.all.isEmpty)
+            expect(sent.recorded.all.isEmpty && received.recorded.all.isEmpty)
             receiver.resumeReading()
             receiver.flush()
         }
         let error = TransportError.oversizedMessage(limit: 5)
-        #expect(received.recorded.all == [.message(.text, "1"), .message(.text, "12345"), .closed(.transport(error))])
-        #expect(sent.recorded.all == [.closed(.peer(.tooLarge, error.message))])
+        expectEqual(received.recorded.all, [.message(.text, "1"), .message(.text, "12345"), .closed(.transport(error))])
+        expectEqual(sent.recorded.all, [.closed(.peer(.tooLarge, error.message))])
     }
 
     @Test func `the answer to a message precedes the end because of the next one`() async throws {
@@ -238,7 +238,7 @@ private final class Fixture: Sendable {
         client.enqueue(.text("123456"))
         client.flush()
         let reason = TransportError.oversizedMessage(limit: 5).message
-        #expect(fixture.events.recorded.all == [.message(.pong, "a long ping"), .closed(.peer(.tooLarge, reason))])
+        expectEqual(fixture.events.recorded.all, [.message(.pong, "a long ping"), .closed(.peer(.tooLarge, reason))])
     }
 
     @Test func `writing pauses while too much waits for a peer that has paused reading`() async throws {
@@ -249,23 +249,23 @@ private final class Fixture: Sendable {
         connection.pauseReading()
         for text in ["1234567890", "1"] {
             end.enqueue(.text(text))
-            #expect(fixture.handler.events.recorded.all.isEmpty)
+            expect(fixture.handler.events.recorded.all.isEmpty)
             end.flush()
         }
-        #expect(fixture.handler.events.recorded.all == [.writing(paused: true)])
+        expectEqual(fixture.handler.events.recorded.all, [.writing(paused: true)])
         connection.resumeReading()
         connection.flush()
-        #expect(fixture.events.recorded.all == [.message(.text, "1234567890"), .message(.text, "1")])
-        #expect(fixture.handler.events.recorded.all == [.writing(paused: true), .writing(paused: false)])
+        expectEqual(fixture.events.recorded.all, [.message(.text, "1234567890"), .message(.text, "1")])
+        expectEqual(fixture.handler.events.recorded.all, [.writing(paused: true), .writing(paused: false)])
         // As long as the peer reads, any number of messages can be sent together.
         for _ in 0..<10 { end.enqueue(.text("1")) }
         end.enqueue(.text("1234567890"))
         end.flush()
-        #expect(fixture.handler.events.recorded.all.count == 2)
+        expectEqual(fixture.handler.events.recorded.all.count, 2)
         // Also more than the limit, as when another thread is still delivering.
         for _ in 0..<20 { end.enqueue(.text("1234567890")) }
         end.flush()
-        #expect(fixture.events.recorded.all.count == 33 && fixture.handler.events.recorded.all.count == 2)
+        expect(fixture.events.recorded.all.count == 33 && fixture.handler.events.recorded.all.count == 2)
     }
 
     @Test func `a connection ends when more than the limit waits for a peer that has paused reading`() async throws {
@@ -277,9 +277,9 @@ private final class Fixture: Sendable {
         // A single message may exceed the limit.
         end.enqueue(.text("more than 10 bytes"))
         end.flush()
-        #expect(fixture.handler.events.recorded.all == [.writing(paused: true)])
+        expectEqual(fixture.handler.events.recorded.all, [.writing(paused: true)])
         end.enqueue(.text("!"))
-        #expect(fixture.handler.events.recorded.all.count == 1)
+        expectEqual(fixture.handler.events.recorded.all.count, 1)
         end.flush()
         guard case .closed(.transport(let error)) = fixture.handler.events.recorded.all.last,
             case .closed(.transport(let peerError)) = fixture.events.recorded.all.last
@@ -287,8 +287,8 @@ private final class Fixture: Sendable {
             Issue.record("both ends should be closed")
             return
         }
-        #expect(error.code == .tooLarge && peerError.code == .reset)
-        #expect(fixture.events.recorded.all.first == .message(.text, "more than 10 bytes"))
+        expect(error.code == .tooLarge && peerError.code == .reset)
+        expectEqual(fixture.events.recorded.all.first, .message(.text, "more than 10 bytes"))
     }
 
     @Test func `messages that a silent network loses don't wait`() async throws {
@@ -300,7 +300,7 @@ private final class Fixture: Sendable {
             connection.enqueue(.text("lost"))
             connection.flush()
         }
-        #expect(fixture.events.recorded.all.isEmpty)
+        expect(fixture.events.recorded.all.isEmpty)
     }
 
     @Test func `closing is reported once on both sides`() async throws {
@@ -311,18 +311,18 @@ private final class Fixture: Sendable {
         connection.close(.normal, reason: "done")
         connection.enqueue(.text("too late"))
         connection.flush()
-        #expect(fixture.events.recorded.all == [.closed(.requested)])
-        #expect(fixture.handler.events.recorded.all == [.message(.text, "last"), .closed(.peer(.normal, "done"))])
+        expectEqual(fixture.events.recorded.all, [.closed(.requested)])
+        expectEqual(fixture.handler.events.recorded.all, [.message(.text, "last"), .closed(.peer(.normal, "done"))])
     }
 
     @Test func `abandoning is reported to the peer only`() async throws {
         let fixture = try await Fixture()
         fixture.open().abandon()
-        #expect(fixture.events.recorded.all == [])
+        expectEqual(fixture.events.recorded.all, [])
         guard case .closed(.transport(let error)) = fixture.handler.events.recorded.all.last else {
-            return #expect(Bool(false), "it should be lost")
+            return expect(Bool(false), "it should be lost")
         }
-        #expect(error.code == .reset)
+        expectEqual(error.code, .reset)
     }
 
     @Test func `opening after a close or an abandon has no effect`() async throws {
@@ -332,8 +332,8 @@ private final class Fixture: Sendable {
         abandoned.abandon()
         closed.open()
         abandoned.open()
-        #expect(fixture.handler.requests.all.isEmpty)
-        #expect(fixture.events.recorded.all == [.closed(.requested)])
+        expect(fixture.handler.requests.all.isEmpty)
+        expectEqual(fixture.events.recorded.all, [.closed(.requested)])
     }
 
     @Test func `connecting fails without a listener and on a network that is down`() async throws {
@@ -344,23 +344,23 @@ private final class Fixture: Sendable {
             guard case .closed(.transport(let error))? = fixture.events.recorded.take().last else { return nil }
             return error.code
         }
-        #expect(errorCode(Endpoint(scheme: "ws", host: "nowhere", port: 1)) == .refused)
+        expectEqual(errorCode(Endpoint(scheme: "ws", host: "nowhere", port: 1)), .refused)
         fixture.network.condition = .down
-        #expect(errorCode(fixture.endpoint) == .unreachable)
+        expectEqual(errorCode(fixture.endpoint), .unreachable)
         fixture.network.condition = .silent
-        #expect(errorCode(fixture.endpoint) == nil)
+        expectNil(errorCode(fixture.endpoint))
         fixture.network.condition = .up
         await fixture.listener.stop()
-        #expect(errorCode(fixture.endpoint) == .refused)
+        expectEqual(errorCode(fixture.endpoint), .refused)
     }
 
     @Test func `the error for a rejected upgrade contains its status`() async throws {
         let fixture = try await Fixture(.reject(HTTPResponse(status: 403)))
         fixture.connection().open()
         guard case .closed(.transport(let error))? = fixture.events.recorded.all.last else {
-            return #expect(Bool(false), "the upgrade should be rejected")
+            return expect(Bool(false), "the upgrade should be rejected")
         }
-        #expect(error.code == .upgradeRejected && error.status == 403)
+        expect(error.code == .upgradeRejected && error.status == 403)
     }
 
     @Test func `a silent network drops messages without an error`() async throws {
@@ -370,8 +370,8 @@ private final class Fixture: Sendable {
         connection.enqueue(.text("lost"))
         connection.flush()
         connection.close(.normal, reason: "")
-        #expect(fixture.handler.events.recorded.all == [])
-        #expect(fixture.events.recorded.all == [.closed(.requested)])
+        expectEqual(fixture.handler.events.recorded.all, [])
+        expectEqual(fixture.events.recorded.all, [.closed(.requested)])
     }
 
     @Test func `cutting the network ends every connection on both sides`() async throws {
@@ -382,7 +382,7 @@ private final class Fixture: Sendable {
         let losses = { (events: RecordedEvents) in
             events.recorded.all.count { if case .closed(.transport(let error)) = $0 { error.code == .reset } else { false } }
         }
-        #expect(losses(fixture.events) == 2 && losses(fixture.handler.events) == 2)
+        expect(losses(fixture.events) == 2 && losses(fixture.handler.events) == 2)
     }
 
     @Test func `cutting the network ends connections in the order they were opened`() async throws {
@@ -402,7 +402,7 @@ private final class Fixture: Sendable {
             fixture.network.webSocket.makeConnection(request, id: ConnectionID(rawValue: id), events: Client(ended)).open()
         }
         fixture.network.cut()
-        #expect(ended.all == ids)
+        expectEqual(ended.all, ids)
     }
 
     @Test func `stopping a listener closes its connections and frees its address`() async throws {
@@ -412,14 +412,14 @@ private final class Fixture: Sendable {
             _ = try await fixture.network.listener(host: fixture.address.host, port: fixture.address.port).start(fixture.handler)
         }
         await fixture.listener.stop()
-        #expect(fixture.events.recorded.all == [.closed(.peer(.goingAway, "The server is shutting down."))])
+        expectEqual(fixture.events.recorded.all, [.closed(.peer(.goingAway, "The server is shutting down."))])
         _ = try await fixture.network.listener(host: fixture.address.host, port: fixture.address.port).start(fixture.handler)
     }
 
     @Test func `accepted connections have different identifiers`() async throws {
         let fixture = try await Fixture()
         for _ in 0..<3 { _ = fixture.open() }
-        #expect(Set(fixture.handler.ids.all).count == 3)
+        expectEqual(Set(fixture.handler.ids.all).count, 3)
     }
 
     @Test func `a server that is not stopped is deallocated with its network`() async throws {
@@ -428,9 +428,9 @@ private final class Fixture: Sendable {
         do {
             let fixture = try await Fixture()
             (handler, network) = (fixture.handler, fixture.network)
-            #expect(handler != nil && network != nil)
+            expect(handler != nil && network != nil)
         }
-        #expect(handler == nil && network == nil)
+        expect(handler == nil && network == nil)
     }
 
     @Test func `starting a listener whose network was released throws an error`() async throws {
@@ -441,7 +441,7 @@ private final class Fixture: Sendable {
         await listener.stop()
         network = nil
         let error = await #expect(throws: TransportError.self) { try await listener.start(handler) }
-        #expect(error?.code == .closed)
+        expectEqual(error?.code, .closed)
     }
 
     // MARK: HTTP
@@ -468,7 +468,7 @@ private final class Fixture: Sendable {
         fixture.handler.responders.all[0].respond(HTTPResponse(status: 201, text: "one"))
         fixture.handler.responders.all[0].respond(HTTPResponse(status: 500, text: "two"))
         let response = try await whole.value.get()
-        #expect(response.head.status == 201 && response.body == Array("one".utf8))
+        expect(response.head.status == 201 && response.body == Array("one".utf8))
 
         let chunked = await self.request(fixture)
         let responder = fixture.handler.responders.all[1]
@@ -477,15 +477,15 @@ private final class Fixture: Sendable {
         for chunk in ["ab", "", "cd"] { responder.write(Array(chunk.utf8)) }
         responder.end()
         responder.write([9])
-        #expect(try await chunked.value.get().body == Array("abcd".utf8))
+        try await expectEqual(chunked.value.get().body, Array("abcd".utf8))
     }
 
     @Test func `a response that exceeds the limit throws an error`() async throws {
         let fixture = try await Fixture()
         let task = await self.request(fixture)
         fixture.handler.responders.all[0].respond(HTTPResponse(status: 200, text: "seven b"))
-        guard case .failure(let error) = await task.value else { return #expect(Bool(false), "it is too large") }
-        #expect(error.code == .tooLarge)
+        guard case .failure(let error) = await task.value else { return expect(Bool(false), "it is too large") }
+        expectEqual(error.code, .tooLarge)
     }
 
     @Test func `a request times out and the server is notified of the disconnect`() async throws {
@@ -495,10 +495,10 @@ private final class Fixture: Sendable {
         fixture.handler.responders.all[0].onDisconnect { disconnects.record(true) }
         while fixture.clock.untilNextDeadline == nil { await Task.yield() }
         fixture.clock.advance(by: .seconds(5))
-        guard case .failure(let error) = await task.value else { return #expect(Bool(false), "it should time out") }
-        #expect(error.code == .timedOut && disconnects.all == [true])
+        guard case .failure(let error) = await task.value else { return expect(Bool(false), "it should time out") }
+        expect(error.code == .timedOut && disconnects.all == [true])
         fixture.handler.responders.all[0].onDisconnect { disconnects.record(false) }
-        #expect(disconnects.all == [true, false])
+        expectEqual(disconnects.all, [true, false])
     }
 
     @Test func `cancelling a request ends it immediately`() async throws {
@@ -507,8 +507,8 @@ private final class Fixture: Sendable {
         let disconnects = EventRecorder<Bool>()
         fixture.handler.responders.all[0].onDisconnect { disconnects.record(true) }
         task.cancel()
-        guard case .failure(let error) = await task.value else { return #expect(Bool(false), "it was cancelled") }
-        #expect(error.code == .cancelled && disconnects.all == [true])
+        guard case .failure(let error) = await task.value else { return expect(Bool(false), "it was cancelled") }
+        expect(error.code == .cancelled && disconnects.all == [true])
     }
 
     // MARK: Order
@@ -552,7 +552,7 @@ private final class Fixture: Sendable {
         }
         connection.flush()
         let texts = events.recorded.all.compactMap { if case .message(.text, let text) = $0 { text } else { nil } }
-        for name in ["a", "b"] { #expect(texts.filter { $0.hasPrefix(name) } == (0..<200).map { "\(name) \($0)" }) }
+        for name in ["a", "b"] { expectEqual(texts.filter { $0.hasPrefix(name) }, (0..<200).map { "\(name) \($0)" }) }
         await listener.stop()
     }
 
@@ -573,7 +573,7 @@ private final class Fixture: Sendable {
             }
             return await group.reduce(0, +)
         }
-        #expect(unprocessed == 0)
+        expectEqual(unprocessed, 0)
     }
 
     @Test func `the clock waits for events that another thread processes`() async throws {
@@ -604,7 +604,7 @@ private final class Fixture: Sendable {
         let request = Task { try await network.http.send(HTTPRequest("GET", endpoint)) }
         try await eventually { !server.began.all.isEmpty }
         clock.advance(by: .seconds(1))
-        #expect(server.fired.all == [.seconds(1)])
-        #expect(try await request.value.head.status == 200)
+        expectEqual(server.fired.all, [.seconds(1)])
+        try await expectEqual(request.value.head.status, 200)
     }
 }

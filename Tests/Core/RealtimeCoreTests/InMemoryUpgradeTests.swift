@@ -1,6 +1,7 @@
 import RealtimeCore
 import RealtimeSystem
 import RealtimeTesting
+import TestSupport
 import Testing
 
 /// A server that decides with a closure.
@@ -93,13 +94,13 @@ private final class UpgradeFixture: Sendable {
     @Test func `an upgrade that is accepted later opens the connection with the header fields`() async throws {
         let fixture = try await UpgradeFixture()
         let connection = try fixture.open(["a"])
-        #expect(fixture.events.heads.all.isEmpty && fixture.handler.accepted.all.isEmpty)
+        expect(fixture.events.heads.all.isEmpty && fixture.handler.accepted.all.isEmpty)
         fixture.responder?.accept(subprotocol: "a", headers: ["X": "1"])
         let expected = HTTPResponseHead(status: 101, headers: ["Sec-WebSocket-Protocol": "a", "X": "1"])
-        #expect(fixture.events.heads.take() == [expected] && fixture.handler.accepted.take() == ["/chat"])
+        expect(fixture.events.heads.take() == [expected] && fixture.handler.accepted.take() == ["/chat"])
         // The time limit is over.
         fixture.clock.advance(by: .seconds(100))
-        #expect(fixture.events.reasons.all.isEmpty && fixture.cancellations.all.isEmpty)
+        expect(fixture.events.reasons.all.isEmpty && fixture.cancellations.all.isEmpty)
         connection.abandon()
     }
 
@@ -109,20 +110,20 @@ private final class UpgradeFixture: Sendable {
             let fixture = try await UpgradeFixture { _ in decidesLater ? .later { $0.reject(response) } : .reject(response) }
             _ = try fixture.open()
             let error = try fixture.events.takeError()
-            #expect(error.code == .upgradeRejected && error.status == 403 && error.response == response)
+            expect(error.code == .upgradeRejected && error.status == 403 && error.response == response)
         }
     }
 
     @Test func `a handler for requests only rejects upgrades with 404`() async throws {
         let network = InMemoryNetwork(clock: ManualClock())
         _ = try await network.listener(port: 80).start(RequestHandler())
-        #expect(try await network.http.send(HTTPRequest("GET", Endpoint("http://memory/"))).head.status == 204)
+        try await expectEqual(network.http.send(HTTPRequest("GET", Endpoint("http://memory/"))).head.status, 204)
         let events = ClientEvents()
         let request = WebSocketRequest(try Endpoint("ws://memory/"))
         network.webSocket.makeConnection(request, id: ConnectionID(rawValue: 1), events: events).open()
         let error = try events.takeError()
-        #expect(error.code == .upgradeRejected && error.status == 404)
-        #expect(error.response?.body == Array("There is no WebSocket at this address.\n".utf8))
+        expect(error.code == .upgradeRejected && error.status == 404)
+        expectEqual(error.response?.body, Array("There is no WebSocket at this address.\n".utf8))
     }
 
     @Test func `a handler that accepts upgrades and doesn't handle connections closes them`() async throws {
@@ -131,61 +132,61 @@ private final class UpgradeFixture: Sendable {
         let events = ClientEvents()
         let request = WebSocketRequest(try Endpoint("ws://memory/"))
         network.webSocket.makeConnection(request, id: ConnectionID(rawValue: 1), events: events).open()
-        #expect(events.reasons.take() == [.peer(.internalError, "The server has no handler for WebSockets at this address.")])
+        expectEqual(events.reasons.take(), [.peer(.internalError, "The server has no handler for WebSockets at this address.")])
     }
 
     @Test func `an upgrade without a decision is rejected with 503 after ten seconds`() async throws {
         let fixture = try await UpgradeFixture()
         _ = try fixture.open()
         fixture.clock.advance(by: .seconds(9))
-        #expect(fixture.events.reasons.all.isEmpty)
+        expect(fixture.events.reasons.all.isEmpty)
         fixture.clock.advance(by: .seconds(1))
-        #expect(try fixture.events.takeError().status == 503)
-        #expect(fixture.cancellations.take().count == 1)
+        try expectEqual(fixture.events.takeError().status, 503)
+        expectEqual(fixture.cancellations.take().count, 1)
         fixture.responder?.accept()
-        #expect(fixture.handler.accepted.all.isEmpty)
+        expect(fixture.handler.accepted.all.isEmpty)
     }
 
     @Test func `a client that goes away cancels the decision`() async throws {
         let fixture = try await UpgradeFixture()
         try fixture.open().abandon()
-        #expect(fixture.cancellations.take().count == 1)
+        expectEqual(fixture.cancellations.take().count, 1)
         try fixture.open().close(.normal, reason: "")
-        #expect(fixture.cancellations.take().count == 1 && fixture.events.reasons.take() == [.requested])
+        expect(fixture.cancellations.take().count == 1 && fixture.events.reasons.take() == [.requested])
         _ = try fixture.open()
         fixture.network.cut()
-        #expect(fixture.cancellations.take().count == 1)
-        #expect(try fixture.events.takeError().code == .reset)
+        expectEqual(fixture.cancellations.take().count, 1)
+        try expectEqual(fixture.events.takeError().code, .reset)
         for responder in fixture.responders.all { responder.accept() }
-        #expect(fixture.handler.accepted.all.isEmpty)
+        expect(fixture.handler.accepted.all.isEmpty)
     }
 
     @Test func `a listener that stops rejects undecided upgrades`() async throws {
         let fixture = try await UpgradeFixture()
         _ = try fixture.open()
         await fixture.listener.stop()
-        #expect(try fixture.events.takeError().status == 503)
-        #expect(fixture.cancellations.take().count == 1)
+        try expectEqual(fixture.events.takeError().status, 503)
+        expectEqual(fixture.cancellations.take().count, 1)
     }
 
     @Test func `an invalid answer is rejected with 500`() async throws {
         for (subprotocol, headers) in [("b", [:]), (nil, ["Upgrade": "x"]), (nil, ["X": "a\r\nb"])] as [(String?, HTTPHeaders)] {
             let fixture = try await UpgradeFixture { _ in .accept(subprotocol: subprotocol, headers: headers) }
             _ = try fixture.open(["a"])
-            #expect(try fixture.events.takeError().status == 500)
-            #expect(fixture.handler.accepted.all.isEmpty)
+            try expectEqual(fixture.events.takeError().status, 500)
+            expect(fixture.handler.accepted.all.isEmpty)
         }
     }
 
     @Test func `an action registered after the cancellation is called immediately and after the decision never`() {
         let (responder, decided) = (UpgradeResponder { _ in }, UpgradeResponder { _ in })
-        #expect(responder.cancel() && !responder.cancel())
+        expect(responder.cancel() && !responder.cancel())
         let calls = EventRecorder<Int>()
         responder.onCancel { calls.record(1) }
         decided.onCancel { calls.record(2) }
         decided.accept()
         decided.onCancel { calls.record(3) }
-        #expect(!decided.cancel() && calls.take() == [1])
+        expect(!decided.cancel() && calls.take() == [1])
     }
 
     @Test func `a responder that is kept retains nothing after the decision`() {
@@ -195,9 +196,9 @@ private final class UpgradeFixture: Sendable {
         let responder = UpgradeResponder { [token] _ in _ = token }
         responder.onCancel { [token] in _ = token }
         token = nil
-        #expect(released != nil)
+        expect(released != nil)
         responder.accept()
-        #expect(released == nil)
+        expectNil(released)
     }
 }
 
@@ -225,17 +226,17 @@ private final class UpgradeFixture: Sendable {
     @Test func `the first route that matches receives a request`() async throws {
         let routed = try await Routed()
         for target in ["/chat", "/chat/", "/chat?a=b", "/chat/rooms", "/chat/room/1", "/chat/room?x", "/chat/health"] {
-            #expect(try await routed.status("GET", target) == 200)
+            try await expectEqual(routed.status("GET", target), 200)
         }
-        #expect(try await routed.status("POST", "/chat/health") == 200)
-        #expect(routed.chat.received.take() == ["/chat", "/chat/", "/chat?a=b", "/chat/rooms", "/chat/health"])
-        #expect(routed.room.received.take() == ["/chat/room/1", "/chat/room?x"])
-        #expect(routed.health.received.take() == ["/chat/health"])
+        try await expectEqual(routed.status("POST", "/chat/health"), 200)
+        expectEqual(routed.chat.received.take(), ["/chat", "/chat/", "/chat?a=b", "/chat/rooms", "/chat/health"])
+        expectEqual(routed.room.received.take(), ["/chat/room/1", "/chat/room?x"])
+        expectEqual(routed.health.received.take(), ["/chat/health"])
     }
 
     @Test(arguments: ["/", "/chats", "/cha", "/Chat", "/other?/chat", "*"])
     func `a request that no route matches receives status 404`(target: String) async throws {
-        #expect(try await Routed().status("OPTIONS", target) == 404)
+        try await expectEqual(Routed().status("OPTIONS", target), 404)
     }
 
     @Test func `an exact path matches neither longer nor shorter ones`() async throws {
@@ -244,7 +245,7 @@ private final class UpgradeFixture: Sendable {
         _ = try await network.listener(port: 80).start(ListenerRouter([.exactPath("/chat", handler)]))
         for (target, status) in [("/chat", 200), ("/chat?a/b", 200), ("/chat/", 404), ("/chat/x", 404), ("/cha", 404), ("/Chat", 404)] {
             let endpoint = Endpoint(scheme: "http", host: "memory", port: 80, target: target)
-            #expect(try await network.http.send(HTTPRequest("GET", endpoint)).head.status == status)
+            try await expectEqual(network.http.send(HTTPRequest("GET", endpoint)).head.status, status)
         }
     }
 
@@ -252,7 +253,7 @@ private final class UpgradeFixture: Sendable {
         let network = InMemoryNetwork(clock: ManualClock())
         let handler = DecidingHandler { _ in .accept(subprotocol: nil) }
         _ = try await network.listener(port: 80).start(ListenerRouter([.path("/", handler)]))
-        #expect(try await network.http.send(HTTPRequest("GET", Endpoint("http://memory/a/b"))).head.status == 200)
+        try await expectEqual(network.http.send(HTTPRequest("GET", Endpoint("http://memory/a/b"))).head.status, 200)
     }
 
     @Test func `an upgrade and its connection belong to the first route that matches`() async throws {
@@ -262,9 +263,9 @@ private final class UpgradeFixture: Sendable {
             let request = WebSocketRequest(Endpoint(scheme: "ws", host: "memory", port: 80, target: target))
             routed.network.webSocket.makeConnection(request, id: ConnectionID(rawValue: 1), events: events).open()
         }
-        #expect(routed.chat.accepted.take() == ["/chat/1"] && routed.room.accepted.all.isEmpty)
+        expect(routed.chat.accepted.take() == ["/chat/1"] && routed.room.accepted.all.isEmpty)
         let statuses = events.reasons.take().map { reason -> Int? in if case .transport(let error) = reason { error.status } else { nil } }
-        #expect(statuses == [409, 404])
+        expectEqual(statuses, [409, 404])
         routed.network.cut()
     }
 
@@ -282,7 +283,7 @@ private final class UpgradeFixture: Sendable {
         let events = ClientEvents()
         let request = WebSocketRequest(try Endpoint("ws://memory"))
         network.webSocket.makeConnection(request, id: ConnectionID(rawValue: 1), events: events).open()
-        #expect(events.reasons.take() == [.peer(.internalError, "No handler is responsible for this path.")])
-        #expect(handler.accepted.all.isEmpty)
+        expectEqual(events.reasons.take(), [.peer(.internalError, "No handler is responsible for this path.")])
+        expect(handler.accepted.all.isEmpty)
     }
 }

@@ -1,5 +1,6 @@
 import RealtimeCore
 import RealtimeTesting
+import TestSupport
 import Testing
 
 @Suite struct LogSinkTests {
@@ -9,7 +10,7 @@ import Testing
     func `a message below the minimum level is not evaluated`(minimum: LogSink.Level) {
         let (written, evaluated) = (EventRecorder<LogSink.Level>(), EventRecorder<LogSink.Level>())
         let log = LogSink(minimumLevel: minimum) { level, subsystem, message in
-            #expect(subsystem == "test" && message == "\(level)")
+            expect(subsystem == "test" && message == "\(level)")
             written.record(level)
         }
         for level in Self.levels {
@@ -20,7 +21,7 @@ import Testing
             log.log(level, "test", message())
         }
         let expected = Self.levels.filter { $0 >= minimum }
-        #expect(written.all == expected && evaluated.all == expected)
+        expect(written.all == expected && evaluated.all == expected)
     }
 
     @Test(arguments: levels)
@@ -34,8 +35,8 @@ import Testing
             }
             effects.log(level, message())
         }
-        #expect(evaluated.all == Self.levels.filter { $0 >= minimum })
-        #expect(effects.commands.count == evaluated.all.count)
+        expectEqual(evaluated.all, Self.levels.filter { $0 >= minimum })
+        expectEqual(effects.commands.count, evaluated.all.count)
     }
 
     @Test func `a driver's messages keep their order and carry its subsystem`() {
@@ -46,11 +47,11 @@ import Testing
             effects.log(.info, "one")
             effects.log(.error, "two")
         }
-        #expect(lines.all == ["toy debug: opening #1", "toy info: one", "toy error: two"])
+        expectEqual(lines.all, ["toy debug: opening #1", "toy info: one", "toy error: two"])
     }
 
     @Test func `levels are ordered by severity`() {
-        #expect(Self.levels == Self.levels.sorted() && LogSink.Level.trace < .error)
-        #expect(LogSink.standard.minimumLevel == .warning)
+        expect(Self.levels == Self.levels.sorted() && LogSink.Level.trace < .error)
+        expectEqual(LogSink.standard.minimumLevel, .warning)
     }
 }

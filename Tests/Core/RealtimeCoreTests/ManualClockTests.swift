@@ -20,14 +20,14 @@ import Testing
     @Test func `a task sleeps until the clock reaches its deadline`() async throws {
         let (clock, woken) = (ManualClock(), EventRecorder<Int>())
         let task = try await self.sleep(clock, .seconds(10)) { woken.record(1) }
-        #expect(clock.untilNextDeadline == .seconds(10))
+        expectEqual(clock.untilNextDeadline, .seconds(10))
         clock.advance(by: .seconds(9))
-        #expect(clock.sleepingTaskCount == 1)
+        expectEqual(clock.sleepingTaskCount, 1)
         clock.advance(by: .seconds(1))
-        #expect(clock.sleepingTaskCount == 0)
+        expectEqual(clock.sleepingTaskCount, 0)
         try await task.value
-        #expect(woken.all == [1])
-        #expect(clock.untilNextDeadline == nil)
+        expectEqual(woken.all, [1])
+        expectNil(clock.untilNextDeadline)
     }
 
     @Test func `a deadline that has passed does not suspend`() async throws {
@@ -36,7 +36,7 @@ import Testing
         try await clock.sleep(until: clock.now)
         try await clock.sleep(until: ManualClock.Instant(offset: .seconds(4)))
         try await clock.sleep(for: .seconds(-1))
-        #expect(clock.now == ManualClock.Instant(offset: .seconds(5)))
+        expectEqual(clock.now, ManualClock.Instant(offset: .seconds(5)))
     }
 
     @Test func `cancelling a task ends its sleep`() async throws {
@@ -44,8 +44,8 @@ import Testing
         let task = try await self.sleep(clock, .seconds(10)) {}
         task.cancel()
         await #expect(throws: CancellationError.self) { try await task.value }
-        #expect(clock.sleepingTaskCount == 0)
-        #expect(clock.untilNextDeadline == nil)
+        expectEqual(clock.sleepingTaskCount, 0)
+        expectNil(clock.untilNextDeadline)
     }
 
     @Test func `a cancelled task does not sleep`() async {
@@ -62,18 +62,18 @@ import Testing
         let clock: any Clock<Duration> = manual
         let task = Task { try await clock.sleep(for: .seconds(1)) }
         try await eventually { manual.sleepingTaskCount == 1 }
-        #expect(manual.advanceToNextDeadline())
+        expect(manual.advanceToNextDeadline())
         try await task.value
-        #expect(manual.elapsed == .seconds(1))
+        expectEqual(manual.elapsed, .seconds(1))
     }
 
     @Test func `instants measure the time between them`() {
         let clock = ManualClock()
         let start = clock.now
         clock.advance(by: .milliseconds(1_500))
-        #expect(start.duration(to: clock.now) == .milliseconds(1_500))
-        #expect(start < clock.now && start.advanced(by: .milliseconds(1_500)) == clock.now)
-        #expect(clock.measure {} == .zero)
+        expectEqual(start.duration(to: clock.now), .milliseconds(1_500))
+        expect(start < clock.now && start.advanced(by: .milliseconds(1_500)) == clock.now)
+        expectEqual(clock.measure {}, .zero)
     }
 }
 
@@ -94,10 +94,10 @@ import Testing
         let error = await #expect(throws: ConditionError.self) {
             try await eventually("two prices", within: .zero) { false }
         }
-        #expect(error?.message == "\"two prices\" didn't become true within 0.0 seconds.")
-        #expect(error?.line == line)
-        #expect(error?.fileID == #fileID)
-        #expect(error?.description.hasPrefix("RealtimeCoreTests/ManualClockTests.swift:\(line): ") == true)
+        expectEqual(error?.message, "\"two prices\" didn't become true within 0.0 seconds.")
+        expectEqual(error?.line, line)
+        expectEqual(error?.fileID, #fileID)
+        expectEqual(error?.description.hasPrefix("RealtimeCoreTests/ManualClockTests.swift:\(line): "), true)
     }
 
     @Test func `cancelling the task ends the call`() async {
@@ -164,12 +164,12 @@ import Testing
 
     @Test func `an observer learns that the clock stands still`() {
         for _ in 1...29 { self.clock.time.elapsedInRealTime(.seconds(1)) }
-        #expect(self.observer.durations.all.isEmpty)
+        expect(self.observer.durations.all.isEmpty)
         self.clock.time.elapsedInRealTime(.seconds(1))
-        #expect(self.observer.durations.take() == [.seconds(30)])
+        expectEqual(self.observer.durations.take(), [.seconds(30)])
         // Another one follows after the same time.
         for _ in 1...30 { self.clock.time.elapsedInRealTime(.seconds(1)) }
-        #expect(self.observer.durations.all == [.seconds(30)])
+        expectEqual(self.observer.durations.all, [.seconds(30)])
     }
 
     @Test(arguments: ["advance", "schedule"])
@@ -179,14 +179,14 @@ import Testing
             self.clock.time.elapsedInRealTime(.seconds(29))
             if change == "advance" { self.clock.advance(by: .zero) } else { self.clock.time.schedule(client, at: nil) }
         }
-        #expect(self.observer.durations.all.isEmpty)
+        expect(self.observer.durations.all.isEmpty)
     }
 
     @Test func `a clock without a limit has no observers`() {
         let clock = ManualClock(standstillLimit: nil)
         clock.time.addStandstillObserver(self.observer)
         clock.time.elapsedInRealTime(.seconds(3600))
-        #expect(self.observer.durations.all.isEmpty)
+        expect(self.observer.durations.all.isEmpty)
     }
 
     @Test func `the clock does not retain its observers`() {
@@ -196,9 +196,9 @@ import Testing
             released = observer
             self.clock.time.addStandstillObserver(observer)
         }
-        #expect(released == nil)
+        expectNil(released)
         self.clock.time.elapsedInRealTime(.seconds(30))
-        #expect(self.observer.durations.all == [.seconds(30)])
+        expectEqual(self.observer.durations.all, [.seconds(30)])
     }
 
     @Test func `the real time is counted`() async throws {

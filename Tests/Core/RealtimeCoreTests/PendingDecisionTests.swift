@@ -23,41 +23,41 @@ import Testing
 
     @Test mutating func `a decision returns what it is about, once`() {
         let (first, second) = (self.ask("a"), self.ask("b"))
-        #expect(self.decisions.decided(second) == "b" && self.decisions.decided(first) == "a")
-        #expect(self.decisions.decided(first) == nil && self.decisions.isEmpty && self.decisions.nextDeadline == nil)
-        #expect(self.cancelled() == [])
+        expect(self.decisions.decided(second) == "b" && self.decisions.decided(first) == "a")
+        expect(self.decisions.decided(first) == nil && self.decisions.isEmpty && self.decisions.nextDeadline == nil)
+        expectEqual(self.cancelled(), [])
     }
 
     @Test mutating func `a hook that doesn't decide in time is cancelled, and its answer comes too late`() {
         let (slow, fast) = (self.ask("slow", limit: .seconds(10)), self.ask("fast", limit: .seconds(5)))
-        #expect(self.decisions.nextDeadline == self.after(.seconds(5)))
-        #expect(self.decisions.popTimedOut(now: self.after(.milliseconds(4_999)), &self.effects) == nil)
-        #expect(self.decisions.popTimedOut(now: self.after(.seconds(10)), &self.effects) == "fast")
-        #expect(self.decisions.popTimedOut(now: self.after(.seconds(10)), &self.effects) == "slow")
-        #expect(self.decisions.popTimedOut(now: self.after(.seconds(10)), &self.effects) == nil)
-        #expect(self.cancelled() == [fast, slow])
-        #expect(self.decisions.decided(fast) == nil && self.decisions.decided(slow) == nil)
+        expectEqual(self.decisions.nextDeadline, self.after(.seconds(5)))
+        expectNil(self.decisions.popTimedOut(now: self.after(.milliseconds(4_999)), &self.effects))
+        expectEqual(self.decisions.popTimedOut(now: self.after(.seconds(10)), &self.effects), "fast")
+        expectEqual(self.decisions.popTimedOut(now: self.after(.seconds(10)), &self.effects), "slow")
+        expectNil(self.decisions.popTimedOut(now: self.after(.seconds(10)), &self.effects))
+        expectEqual(self.cancelled(), [fast, slow])
+        expect(self.decisions.decided(fast) == nil && self.decisions.decided(slow) == nil)
     }
 
     @Test mutating func `a disconnected client's hook is cancelled, and doesn't time out later`() {
         let (id, other) = (self.ask("a"), self.ask("b"))
         self.decisions.cancel(id, &self.effects)
         self.decisions.cancel(id, &self.effects)
-        #expect(self.cancelled() == [id] && self.decisions.decided(id) == nil)
-        #expect(self.decisions.popTimedOut(now: self.after(.seconds(10)), &self.effects) == "b")
-        #expect(self.cancelled() == [other])
+        expect(self.cancelled() == [id] && self.decisions.decided(id) == nil)
+        expectEqual(self.decisions.popTimedOut(now: self.after(.seconds(10)), &self.effects), "b")
+        expectEqual(self.cancelled(), [other])
     }
 
     @Test mutating func `a number isn't used again`() {
         let first = self.ask("a")
         _ = self.decisions.decided(first)
         let second = self.ask("b")
-        #expect(self.decisions.decided(first) == nil && self.decisions.decided(second) == "b")
+        expect(self.decisions.decided(first) == nil && self.decisions.decided(second) == "b")
     }
 
     @Test mutating func `a limit of at least a millisecond lets time pass`() {
         _ = self.ask("a", limit: .seconds(-1))
-        #expect(self.decisions.nextDeadline == self.after(.milliseconds(1)))
+        expectEqual(self.decisions.nextDeadline, self.after(.milliseconds(1)))
     }
 }
 
@@ -86,14 +86,14 @@ import Testing
         try await eventually { self.decisions.all == ["yes"] }
         self.clock.advance(by: .seconds(20))
         pending.cancel()
-        #expect(self.decisions.all == ["yes"] && self.clock.untilNextDeadline == nil)
+        expect(self.decisions.all == ["yes"] && self.clock.untilNextDeadline == nil)
     }
 
     @Test func `the fallback decides when the time limit is exceeded, and the hook is cancelled`() async throws {
         let pending = self.make()
         pending.begin(within: .seconds(10), of: self.clock.time, orElse: "none") { await self.waitForever() }
         self.clock.advance(by: .milliseconds(9_999))
-        #expect(self.decisions.all == [])
+        expectEqual(self.decisions.all, [])
         self.clock.advance(by: .milliseconds(1))
         try await eventually { self.decisions.all == ["none", "cancelled"] }
     }
@@ -110,13 +110,13 @@ import Testing
         pending.cancel()
         try await eventually { self.decisions.all == ["cancelled"] }
         self.clock.advance(by: .seconds(20))
-        #expect(self.decisions.all == ["cancelled"] && self.clock.untilNextDeadline == nil)
+        expect(self.decisions.all == ["cancelled"] && self.clock.untilNextDeadline == nil)
     }
 
     @Test(arguments: [false, true])
     func `a hook isn't called after the cancellation`(hasLimit: Bool) async throws {
         let cancelled = self.make()
-        #expect(cancelled.cancel())
+        expect(cancelled.cancel())
         let hook: @Sendable () async -> String = { [decisions] in
             decisions.record("called")
             return "late"
@@ -126,18 +126,18 @@ import Testing
         } else {
             cancelled.begin(hook)
         }
-        #expect(self.clock.untilNextDeadline == nil)
+        expectNil(self.clock.untilNextDeadline)
         // A task that begins later.
         let next = self.make()
         next.begin { "yes" }
         try await eventually { self.decisions.all.contains("yes") }
-        #expect(self.decisions.all == ["yes"])
+        expectEqual(self.decisions.all, ["yes"])
     }
 
     @Test func `a decision that was made can't be cancelled any more`() async throws {
         let pending = self.make()
         pending.begin { "yes" }
         try await eventually { self.decisions.all == ["yes"] }
-        #expect(!pending.cancel())
+        expect(!pending.cancel())
     }
 }

@@ -1,4 +1,5 @@
 import RealtimeCore
+import TestSupport
 import Testing
 
 @Suite struct PendingWorkTests {
@@ -10,20 +11,20 @@ import Testing
     @Test mutating func `each work has a number of its own and returns its purpose once`() {
         let first = self.work.start("a", for: .negotiate(1), &self.effects)
         let second = self.work.start("b", for: .ask, &self.effects)
-        #expect(first < second && self.work.ids == [first, second])
-        #expect(self.commands == ["work 1 a", "work 2 b"])
-        #expect(self.work.take(first) == .negotiate(1) && self.work.take(first) == nil)
-        #expect(self.work.count == 1 && self.work[second] == .ask)
+        expect(first < second && self.work.ids == [first, second])
+        expectEqual(self.commands, ["work 1 a", "work 2 b"])
+        expect(self.work.take(first) == .negotiate(1) && self.work.take(first) == nil)
+        expect(self.work.count == 1 && self.work[second] == .ask)
         // A number isn't used again, so that a late result isn't mistaken for another.
         _ = self.work.take(second)
-        #expect(self.work.isEmpty && self.work.reserve(for: .ask) > second)
+        expect(self.work.isEmpty && self.work.reserve(for: .ask) > second)
     }
 
     @Test mutating func `cancelled work has no purpose any more`() {
         let id = self.work.start("a", for: .ask, &self.effects)
-        #expect(self.work.cancel(id, &self.effects) == .ask && self.work.take(id) == nil)
-        #expect(self.work.cancel(id, &self.effects) == nil)
-        #expect(self.commands == ["work 1 a", "cancel 1"])
+        expect(self.work.cancel(id, &self.effects) == .ask && self.work.take(id) == nil)
+        expectNil(self.work.cancel(id, &self.effects))
+        expectEqual(self.commands, ["work 1 a", "cancel 1"])
     }
 
     @Test mutating func `work is cancelled by its purpose, oldest first`() {
@@ -33,11 +34,11 @@ import Testing
         }
         self.effects.removeAll()
         self.work.cancelAll(where: { $0 == .ask }, &self.effects)
-        #expect(self.commands == ["cancel 2", "cancel 4", "cancel 6"])
-        #expect(!self.work.contains { $0 == .ask } && self.work.contains { $0 == .negotiate(3) })
+        expectEqual(self.commands, ["cancel 2", "cancel 4", "cancel 6"])
+        expect(!self.work.contains { $0 == .ask } && self.work.contains { $0 == .negotiate(3) })
         self.effects.removeAll()
         self.work.cancelAll(&self.effects)
-        #expect(self.commands == ["cancel 1", "cancel 3", "cancel 5"] && self.work.isEmpty)
+        expect(self.commands == ["cancel 1", "cancel 3", "cancel 5"] && self.work.isEmpty)
     }
 
     private var commands: [String] {
@@ -56,13 +57,13 @@ import Testing
         var calls = WaitingCalls()
         var effects = Effects<ToySession>()
         for number: UInt64 in [5, 9, 7] { calls.insert(WaiterID(rawValue: number)) }
-        #expect(calls.contains(WaiterID(rawValue: 9)) && calls.count == 3)
-        #expect(calls.remove(WaiterID(rawValue: 9)) && !calls.remove(WaiterID(rawValue: 9)))
+        expect(calls.contains(WaiterID(rawValue: 9)) && calls.count == 3)
+        expect(calls.remove(WaiterID(rawValue: 9)) && !calls.remove(WaiterID(rawValue: 9)))
         calls.resumeAll(.success("a"), &effects)
         let resumed = effects.commands.map { command -> UInt64 in
             if case .resume(let waiter, .success("a")) = command { return waiter.rawValue }
             return 0
         }
-        #expect(resumed == [5, 7] && calls.isEmpty && calls.takeAll().isEmpty)
+        expect(resumed == [5, 7] && calls.isEmpty && calls.takeAll().isEmpty)
     }
 }

@@ -78,20 +78,20 @@ private struct RelayFixture {
     func `a session negotiates before it connects`(kind: RelaySession.Kind) async throws {
         let relay = try await RelayFixture(offering: [kind])
         await relay.wait(for: .connected(kind))
-        #expect(relay.events.all == [.attempt(self.first), .connected(kind)])
+        expectEqual(relay.events.all, [.attempt(self.first), .connected(kind)])
         relay.server.broadcast("+ one")
         relay.server.broadcast("+ two")
         await relay.wait(for: .message("two"))
-        #expect(relay.events.all.suffix(2) == [.message("one"), .message("two")])
+        expectEqual(relay.events.all.suffix(2), [.message("one"), .message("two")])
         relay.stop()
     }
 
     @Test func `a session falls back to another kind of connection within one attempt`() async throws {
         let relay = try await RelayFixture(acceptsSockets: false)
         await relay.wait(for: .connected(.polling))
-        #expect(relay.events.all == [.attempt(self.first), .connected(.polling)])
-        #expect(relay.client.driver.read { $0.connection.failures } == 0)
-        #expect(relay.failures.all.isEmpty)
+        expectEqual(relay.events.all, [.attempt(self.first), .connected(.polling)])
+        expectEqual(relay.client.driver.read { $0.connection.failures }, 0)
+        expect(relay.failures.all.isEmpty)
         relay.stop()
     }
 
@@ -99,10 +99,10 @@ private struct RelayFixture {
         let relay = try await RelayFixture(offering: [.socket], acceptsSockets: false, retry: { _ in .never })
         await relay.wait(for: .ended)
         guard case .lost(.transport(let error))? = relay.events.all.first(where: { if case .lost = $0 { true } else { false } }) else {
-            return #expect(Bool(false), "the attempt should fail")
+            return expect(Bool(false), "the attempt should fail")
         }
-        #expect(error.response?.head.status == 403)
-        #expect(error.response.map { String(decoding: $0.body, as: UTF8.self) } == "sockets are disabled")
+        expectEqual(error.response?.head.status, 403)
+        expectEqual(error.response.map { String(decoding: $0.body, as: UTF8.self) }, "sockets are disabled")
         relay.stop()
     }
 
@@ -110,10 +110,10 @@ private struct RelayFixture {
         let relay = try await RelayFixture(offering: [.socket])
         await relay.wait(for: .connected(.socket))
         relay.clock.advance(by: .seconds(90))
-        #expect(relay.events.all.suffix(2) == [.lost(.heartbeatTimeout), .ended])
+        expectEqual(relay.events.all.suffix(2), [.lost(.heartbeatTimeout), .ended])
         relay.clock.advance(by: .seconds(1000))
-        #expect(relay.events.all.last == .ended && relay.client.driver.nextDeadline == nil)
-        #expect(relay.failures.all.isEmpty)
+        expect(relay.events.all.last == .ended && relay.client.driver.nextDeadline == nil)
+        expect(relay.failures.all.isEmpty)
         relay.stop()
     }
 
@@ -122,11 +122,11 @@ private struct RelayFixture {
         let relay = try await RelayFixture(handler: silent)
         while silent.responders.all.isEmpty { await Task.yield() }
         relay.clock.advance(by: .seconds(15))
-        #expect(relay.events.all == [.attempt(self.first), .lost(.openTimeout), .ended])
-        #expect(relay.client.driver.read { $0.works.count } == 0)
+        expectEqual(relay.events.all, [.attempt(self.first), .lost(.openTimeout), .ended])
+        expectEqual(relay.client.driver.read { $0.works.count }, 0)
         // A late response has no effect.
         silent.responders.all[0].respond(HTTPResponse(status: 200, text: "t1 polling"))
-        #expect(relay.client.driver.read { $0.connection.current } == nil)
+        expectNil(relay.client.driver.read { $0.connection.current })
         relay.stop()
     }
 
@@ -137,10 +137,10 @@ private struct RelayFixture {
         relay.clock.advance(by: .seconds(5))
         await relay.wait(for: .waiting(.seconds(10)))
         relay.clock.advance(by: .seconds(9))
-        #expect(relay.events.all.contains(.attempt(ConnectionID(rawValue: 3))) == false)
+        expectEqual(relay.events.all.contains(.attempt(ConnectionID(rawValue: 3))), false)
         relay.clock.advance(by: .seconds(1))
         await relay.wait(for: .ended)
-        #expect(relay.failures.all == [0, 1, 2])
+        expectEqual(relay.failures.all, [0, 1, 2])
         relay.stop()
     }
 
@@ -149,7 +149,7 @@ private struct RelayFixture {
         let relay = try await RelayFixture(handler: GreetingHandler(), retry: { _ in await never.value() })
         while relay.failures.all.isEmpty { await Task.yield() }
         relay.clock.advance(by: .seconds(30))
-        guard case .waiting? = relay.events.all.last else { return #expect(Bool(false), "it should wait for the next attempt") }
+        guard case .waiting? = relay.events.all.last else { return expect(Bool(false), "it should wait for the next attempt") }
         never.fulfill(.never)?.resume()
         relay.stop()
     }
@@ -159,9 +159,9 @@ private struct RelayFixture {
         let relay = try await RelayFixture(offering: [kind])
         await relay.wait(for: .connected(kind))
         async let second = relay.client.upload(["x", "y"])
-        #expect(try await relay.client.upload((1...100).map { "\($0)" }) == 100)
-        #expect(try await second == 2)
-        #expect(relay.client.driver.read { $0.works.count } == 0)
+        try await expectEqual(relay.client.upload((1...100).map { "\($0)" }), 100)
+        try await expectEqual(second, 2)
+        expectEqual(relay.client.driver.read { $0.works.count }, 0)
         relay.stop()
     }
 
@@ -179,7 +179,7 @@ private struct RelayFixture {
         }
         while relay.client.driver.read({ $0.waiterCount }) == 0 { await Task.yield() }
         relay.network.cut()
-        guard case .ended? = await task.value else { return #expect(Bool(false), "the upload should fail") }
+        guard case .ended? = await task.value else { return expect(Bool(false), "the upload should fail") }
         relay.stop()
     }
 
@@ -191,7 +191,7 @@ private struct RelayFixture {
         while relay.server.connectionCount > 1 { await Task.yield() }
         relay.server.broadcast("+ after")
         await relay.wait(for: .message("after"))
-        #expect(relay.events.all == [.attempt(self.first), .connected(.polling), .moved, .message("after")])
+        expectEqual(relay.events.all, [.attempt(self.first), .connected(.polling), .moved, .message("after")])
         #expect(relay.client.driver.read { $0.connection.connected } == ConnectionID(rawValue: 2))
         relay.stop()
     }
@@ -203,7 +203,7 @@ private struct RelayFixture {
         relay.server.broadcast("+ after")
         await relay.wait(for: .message("after"))
         #expect(relay.client.driver.read { $0.connection.connected } == self.first)
-        #expect(!relay.events.all.contains(.moved))
+        expect(!relay.events.all.contains(.moved))
         relay.stop()
     }
 
@@ -212,7 +212,7 @@ private struct RelayFixture {
         await relay.wait(for: .connected(.socket))
         for (path, status) in [("/greeting", 200), ("/unknown", 404)] {
             let url = Endpoint(scheme: "http", host: relay.address.host, port: relay.address.port, target: path)
-            #expect(try await relay.network.http.send(HTTPRequest("GET", url)).head.status == status)
+            try await expectEqual(relay.network.http.send(HTTPRequest("GET", url)).head.status, status)
         }
         relay.stop()
     }

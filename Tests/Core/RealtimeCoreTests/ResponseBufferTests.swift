@@ -1,5 +1,6 @@
 import RealtimeSystem
 import RealtimeCore
+import TestSupport
 import Testing
 
 @Suite struct ResponseBufferTests {
@@ -124,7 +125,7 @@ import Testing
         var buffer = ResponseBuffer(from: Endpoint(scheme: "http", host: "example.org", port: 80, target: "/path?token=secret"))
         buffer.end(nil)
         let error = try #require(throws: TransportError.self) { try buffer.readHead() }
-        #expect(error.message == "http://example.org closed the connection without sending a response.")
+        expectEqual(error.message, "http://example.org closed the connection without sending a response.")
     }
 
     // MARK: The suspended task
@@ -156,7 +157,7 @@ import Testing
             }
             isResumed.withLock { $0 = ready != nil }
             (ready ?? wakeUp).resume()
-            #expect(waits)
+            expect(waits)
         }
         return isResumed.withLock { $0 }
     }
@@ -164,38 +165,38 @@ import Testing
     @Test(arguments: Arrival.allCases)
     func `a task waiting for the head is resumed by the head and by the end`(_ arrival: Arrival) async throws {
         let buffer = Lock(ResponseBuffer(from: Self.endpoint))
-        #expect(try buffer.withLock { try $0.readHead() } == nil)
+        try expectNil(buffer.withLock { try $0.readHead() })
         let expected = [.head, .end, .failure, .cancellation].contains(arrival)
-        #expect(await self.isResumed(buffer) { arrival.arrive(at: &$0) } == expected)
+        await expectEqual(self.isResumed(buffer) { arrival.arrive(at: &$0) }, expected)
     }
 
     @Test(arguments: Arrival.allCases)
     func `a task waiting for the body is resumed by bytes and by the end`(_ arrival: Arrival) async throws {
         let buffer = Lock(ResponseBuffer(from: Self.endpoint))
         buffer.withLock { $0.receiveHead(Self.head) }
-        #expect(try buffer.withLock { try $0.readBody() } == .pending)
+        try expectEqual(buffer.withLock { try $0.readBody() }, .pending)
         let expected = [.body, .end, .failure, .cancellation].contains(arrival)
-        #expect(await self.isResumed(buffer) { arrival.arrive(at: &$0) } == expected)
+        await expectEqual(self.isResumed(buffer) { arrival.arrive(at: &$0) }, expected)
     }
 
     @Test func `data that arrives before the task suspends is read immediately`() async throws {
         let buffer = Lock(ResponseBuffer(from: Self.endpoint))
-        #expect(try buffer.withLock { try $0.readHead() } == nil)
+        try expectNil(buffer.withLock { try $0.readHead() })
         buffer.withLock { $0.receiveHead(Self.head) }
         await withUnsafeContinuation { (wakeUp: WakeUp) in
-            #expect(buffer.withLock { $0.takeReadyReader() } == nil)
-            #expect(!buffer.withLock { $0.suspend(wakeUp) })
+            expectNil(buffer.withLock { $0.takeReadyReader() })
+            expect(!buffer.withLock { $0.suspend(wakeUp) })
             wakeUp.resume()
         }
-        #expect(try buffer.withLock { try $0.readHead() }?.status == 200)
+        try expectEqual(buffer.withLock { try $0.readHead() }?.status, 200)
     }
 
     @Test func `a second reading task is rejected and the first one continues`() throws {
         var buffer = ResponseBuffer(from: Self.endpoint)
         buffer.receiveHead(Self.head)
-        #expect(try buffer.readBody() == .pending)
-        #expect(Self.code { () throws(TransportError) in _ = try buffer.readBody() } == .unsupported)
+        try expectEqual(buffer.readBody(), .pending)
+        expectEqual(Self.code { () throws(TransportError) in _ = try buffer.readBody() }, .unsupported)
         _ = buffer.receive([1])
-        #expect(Self.code { () throws(TransportError) in _ = try buffer.readBody() } == .unsupported)
+        expectEqual(Self.code { () throws(TransportError) in _ = try buffer.readBody() }, .unsupported)
     }
 }

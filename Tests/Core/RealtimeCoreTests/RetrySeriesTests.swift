@@ -1,4 +1,5 @@
 import RealtimeCore
+import TestSupport
 import Testing
 
 @Suite struct RetrySeriesTests {
@@ -9,26 +10,26 @@ import Testing
 
     @Test func `a rule without attempts ends them and the protocol's rule follows the protocol`() {
         var series = RetrySeries()
-        #expect(series.decide(.never, now: self.at(0)) == .never)
-        #expect(series.decide(.protocolDecision, instead: .immediately, now: self.at(0)) == .immediately)
-        #expect(series.decide(.protocolDecision, now: self.at(0)) == .afterBackoff())
+        expectEqual(series.decide(.never, now: self.at(0)), .never)
+        expectEqual(series.decide(.protocolDecision, instead: .immediately, now: self.at(0)), .immediately)
+        expectEqual(series.decide(.protocolDecision, now: self.at(0)), .afterBackoff())
     }
 
     @Test func `the delays of a list are used in order, and end the attempts`() {
         var series = RetrySeries()
         let rule = RetryRule.delays([.zero, .seconds(2)])
-        #expect(series.decide(rule, now: self.at(0)) == .after(.zero))
-        #expect(series.decide(rule, now: self.at(1)) == .after(.seconds(2)))
-        #expect(series.decide(rule, now: self.at(4)) == .never)
+        expectEqual(series.decide(rule, now: self.at(0)), .after(.zero))
+        expectEqual(series.decide(rule, now: self.at(1)), .after(.seconds(2)))
+        expectEqual(series.decide(rule, now: self.at(4)), .never)
     }
 
     @Test func `attempts under another rule use no delays of a list that is set later`() {
         var series = RetrySeries()
         for second in 0..<5 { _ = series.decide(.protocolDecision, now: self.at(second)) }
         let rule = RetryRule.delays([.seconds(2)])
-        #expect(series.decide(rule, now: self.at(5)) == .after(.seconds(2)))
-        #expect(series.decide(rule, now: self.at(7)) == .never)
-        #expect(series.retryCount == 6)
+        expectEqual(series.decide(rule, now: self.at(5)), .after(.seconds(2)))
+        expectEqual(series.decide(rule, now: self.at(7)), .never)
+        expectEqual(series.retryCount, 6)
     }
 
     @Test func `the time after a loss doesn't make a short connection stable`() {
@@ -38,19 +39,19 @@ import Testing
         // The protocol reconnects without asking for a decision.
         series.lost(now: self.at(30))
         _ = series.decide(.ask, now: self.at(45))
-        #expect(series.retryCount == 3)
+        expectEqual(series.retryCount, 3)
         series.connected(now: self.at(50))
         series.lost(now: self.at(80))
         _ = series.decide(.ask, now: self.at(81))
-        #expect(series.retryCount == 0)
+        expectEqual(series.retryCount, 0)
     }
 
     @Test func `the protocol's minimum is the shortest delay of a list and of an answer`() throws {
         var series = RetrySeries()
         let decision = ReconnectDecision.afterBackoff(atLeast: .seconds(1))
-        #expect(series.decide(.delays([.zero, .seconds(2)]), instead: decision, now: self.at(0)) == .after(.seconds(1)))
-        #expect(series.decide(.delays([.zero, .seconds(2)]), instead: decision, now: self.at(0)) == .after(.seconds(2)))
-        #expect(series.decide(.ask, instead: decision, now: self.at(0)) == .ask)
+        expectEqual(series.decide(.delays([.zero, .seconds(2)]), instead: decision, now: self.at(0)), .after(.seconds(1)))
+        expectEqual(series.decide(.delays([.zero, .seconds(2)]), instead: decision, now: self.at(0)), .after(.seconds(2)))
+        expectEqual(series.decide(.ask, instead: decision, now: self.at(0)), .ask)
         series.asked(Self.work, about: Self.first)
         let answer = series.answered(Self.work, .milliseconds(1))
         #expect(try #require(answer) == (Self.first, .after(.seconds(1))))
@@ -59,8 +60,8 @@ import Testing
     @Test func `a question has the number of attempts and the time since the loss`() {
         var series = RetrySeries()
         for count in 0..<3 {
-            #expect(series.decide(.ask, now: self.at(10 + 5 * count)) == .ask)
-            #expect(series.retryCount == count && series.elapsed(now: self.at(10 + 5 * count)) == .seconds(5 * count))
+            expectEqual(series.decide(.ask, now: self.at(10 + 5 * count)), .ask)
+            expect(series.retryCount == count && series.elapsed(now: self.at(10 + 5 * count)) == .seconds(5 * count))
         }
     }
 
@@ -68,13 +69,13 @@ import Testing
         var series = RetrySeries()
         _ = series.decide(.ask, now: self.at(0))
         series.asked(Self.work, about: Self.first)
-        #expect(series.answered(WorkID(rawValue: 8), .zero) == nil)
+        expectNil(series.answered(WorkID(rawValue: 8), .zero))
         let answer = series.answered(Self.work, nil)
         #expect(try #require(answer) == (Self.first, .never))
-        #expect(series.answered(Self.work, .zero) == nil)
+        expectNil(series.answered(Self.work, .zero))
         series.asked(Self.work, about: Self.first)
-        #expect(series.withdrawQuestion() == Self.work && series.withdrawQuestion() == nil)
-        #expect(series.answered(Self.work, .zero) == nil)
+        expect(series.withdrawQuestion() == Self.work && series.withdrawQuestion() == nil)
+        expectNil(series.answered(Self.work, .zero))
     }
 
     @Test(arguments: [(29, 1), (30, 0)])
@@ -83,18 +84,18 @@ import Testing
         _ = series.decide(.ask, now: self.at(0))
         series.connected(now: self.at(1))
         _ = series.decide(.ask, now: self.at(1 + lasted))
-        #expect(series.retryCount == count)
+        expectEqual(series.retryCount, count)
         // A failed attempt in between doesn't end the series.
         _ = series.decide(.ask, now: self.at(1000))
-        #expect(series.retryCount == count + 1)
+        expectEqual(series.retryCount, count + 1)
     }
 
     @Test func `each connection ends a series for which any connection counts`() {
         var series = RetrySeries(endsWith: .anyConnection)
-        #expect(series.decide(.delays([.zero]), now: self.at(0)) == .after(.zero))
+        expectEqual(series.decide(.delays([.zero]), now: self.at(0)), .after(.zero))
         series.connected(now: self.at(0))
-        #expect(series.decide(.delays([.zero]), now: self.at(0)) == .after(.zero))
-        #expect(series.decide(.delays([.zero]), now: self.at(0)) == .never)
+        expectEqual(series.decide(.delays([.zero]), now: self.at(0)), .after(.zero))
+        expectEqual(series.decide(.delays([.zero]), now: self.at(0)), .never)
     }
 
     @Test func `short connections in a row delay the attempts after the fourth one, under any rule`() throws {
@@ -103,19 +104,19 @@ import Testing
             series.connected(now: self.at(0))
             return series.decide(rule, now: self.at(seconds))
         }
-        for _ in 1...3 { #expect(lose(.delays([.zero])) == .after(.zero)) }
-        #expect(lose(.delays([.zero])) == .after(.seconds(1)))
+        for _ in 1...3 { expectEqual(lose(.delays([.zero])), .after(.zero)) }
+        expectEqual(lose(.delays([.zero])), .after(.seconds(1)))
         // The attempt fails.
-        #expect(series.decide(.delays([.zero, .milliseconds(1)]), now: self.at(0)) == .after(.seconds(1)))
-        #expect(lose(.protocolDecision) == .afterBackoff(atLeast: .seconds(2)))
-        #expect(lose(.ask) == .ask)
+        expectEqual(series.decide(.delays([.zero, .milliseconds(1)]), now: self.at(0)), .after(.seconds(1)))
+        expectEqual(lose(.protocolDecision), .afterBackoff(atLeast: .seconds(2)))
+        expectEqual(lose(.ask), .ask)
         series.asked(Self.work, about: Self.first)
         let answer = series.answered(Self.work, .zero)
         #expect(try #require(answer) == (Self.first, .after(.seconds(4))))
         series.forgetAttempts()
-        for pause in [8, 16, 32, 32] { #expect(lose(.delays([.zero])) == .after(.seconds(pause))) }
-        #expect(lose(.delays([.seconds(40)])) == .after(.seconds(40)))
-        #expect(lose(after: 30, .delays([.zero])) == .after(.zero))
-        #expect(lose(.delays([.zero])) == .after(.zero))
+        for pause in [8, 16, 32, 32] { expectEqual(lose(.delays([.zero])), .after(.seconds(pause))) }
+        expectEqual(lose(.delays([.seconds(40)])), .after(.seconds(40)))
+        expectEqual(lose(after: 30, .delays([.zero])), .after(.zero))
+        expectEqual(lose(.delays([.zero])), .after(.zero))
     }
 }

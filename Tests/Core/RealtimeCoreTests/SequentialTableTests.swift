@@ -1,4 +1,5 @@
 import RealtimeCore
+import TestSupport
 import Testing
 
 @Suite struct SequentialTableTests {
@@ -12,28 +13,28 @@ import Testing
             // Mostly recent keys, and some old ones.
             let key = UInt64(round / 3) &- UInt64.random(in: 0...min(40, UInt64(round / 3)), using: &generator)
             switch Int.random(in: 0..<4, using: &generator) {
-            case 0: #expect(table.take(key) == reference.removeValue(forKey: key))
+            case 0: expectEqual(table.take(key), reference.removeValue(forKey: key))
             case 1: (table[key], reference[key]) = (nil, nil)
             default: (table[key], reference[key]) = (round, round)
             }
-            #expect(table[key] == reference[key])
-            #expect(table.count == reference.count)
-            #expect(table.isEmpty == reference.isEmpty)
+            expectEqual(table[key], reference[key])
+            expectEqual(table.count, reference.count)
+            expectEqual(table.isEmpty, reference.isEmpty)
         }
-        #expect(table.entries.map(\.key) == reference.keys.sorted())
-        #expect(table.entries.allSatisfy { reference[$0.key] == $0.value })
-        for key in reference.keys { #expect(table.take(key) == reference[key]) }
-        #expect(table.isEmpty)
-        #expect(table.entries.isEmpty)
+        expectEqual(table.entries.map(\.key), reference.keys.sorted())
+        expect(table.entries.allSatisfy { reference[$0.key] == $0.value })
+        for key in reference.keys { expectEqual(table.take(key), reference[key]) }
+        expect(table.isEmpty)
+        expect(table.entries.isEmpty)
     }
 
     @Test func `the largest keys are stored`() {
         var table = SequentialTable<String>()
         table[.max] = "last"
         table[0] = "first"
-        #expect(table[.max] == "last")
-        #expect(table[.max - 1] == nil)
-        #expect(table.entries.map(\.value) == ["first", "last"])
+        expectEqual(table[.max], "last")
+        expectNil(table[.max - 1])
+        expectEqual(table.entries.map(\.value), ["first", "last"])
     }
 
     @Test func `a copy doesn't change with the original`() {
@@ -42,8 +43,8 @@ import Testing
         let copy = table
         table[1] = 2
         table[2] = 3
-        #expect(copy.entries.map(\.value) == [1])
-        #expect(table.entries.map(\.value) == [2, 3])
+        expectEqual(copy.entries.map(\.value), [1])
+        expectEqual(table.entries.map(\.value), [2, 3])
     }
 
     @Test func `a removed value is released`() {
@@ -53,9 +54,9 @@ import Testing
             let value = Token()
             (table[20], token) = (value, value)
         }
-        #expect(token != nil)
+        expect(token != nil)
         table[21] = Token()
         table[20] = nil
-        #expect(token == nil)
+        expectNil(token)
     }
 }

@@ -16,8 +16,8 @@ private func decode(_ parts: some Sequence<some Sequence<UInt8>>, limit: Int = 1
             failure = error
         }
         let messages = batch.messages
-        #expect(messages.first == .text("before") && messages.allSatisfy { $0.kind == .text && String(validating: $0.bytes) != nil })
-        #expect(batch.bytes.count == batch.entries.last?.range.upperBound, "what isn't complete must not stay in the batch")
+        expect(messages.first == .text("before") && messages.allSatisfy { $0.kind == .text && String(validating: $0.bytes) != nil })
+        expectEqual(batch.bytes.count, batch.entries.last?.range.upperBound, "what isn't complete must not stay in the batch")
         events += messages.dropFirst().map { String(decoding: $0.bytes, as: UTF8.self) }
         if let failure { return (events, failure) }
     }
@@ -94,11 +94,11 @@ extension String {
     func `the events of a stream don't depend on how it is cut`(index: Int) {
         let (stream, events) = Self.all[index]
         let whole = decode([stream])
-        #expect(whole.events == events && whole.error == nil)
-        #expect(decode(stream.map { [$0] }).events == events)
-        for cut in 0...stream.count { #expect(decode([stream[..<cut], stream[cut...]]).events == events, "cut at \(cut)") }
+        expect(whole.events == events && whole.error == nil)
+        expectEqual(decode(stream.map { [$0] }).events, events)
+        for cut in 0...stream.count { expectEqual(decode([stream[..<cut], stream[cut...]]).events, events, "cut at \(cut)") }
         // With empty parts between all bytes.
-        #expect(decode(stream.flatMap { [[], [$0]] }).events == events)
+        expectEqual(decode(stream.flatMap { [[], [$0]] }).events, events)
     }
 
     @Test(arguments: [
@@ -124,18 +124,18 @@ extension String {
         let bytes = Array(stream.utf8)
         for cut in 0...bytes.count {
             let result = decode([bytes[..<cut], bytes[cut...]], limit: 10)
-            #expect(result.events == events && (result.error != nil) == exceeds, "cut at \(cut)")
+            expect(result.events == events && (result.error != nil) == exceeds, "cut at \(cut)")
         }
         let result = decode(bytes.map { [$0] }, limit: 10)
-        #expect(result.events == events && result.error?.code == (exceeds ? .tooLarge : nil))
-        if exceeds { #expect(result.error?.message.contains("10 bytes. Increase the message limit") == true) }
+        expect(result.events == events && result.error?.code == (exceeds ? .tooLarge : nil))
+        if exceeds { expectEqual(result.error?.message.contains("10 bytes. Increase the message limit"), true) }
     }
 
     @Test func `a line that doesn't end fails at the limit, not at the end of memory`() {
         let part = [UInt8](repeating: 0x61, count: 1 << 10)
         for start in ["", "data: ", ": "] {
             let result = decode([Array(start.utf8)] + [[UInt8]](repeating: part, count: 12), limit: 10 << 10)
-            #expect(result.error?.code == .tooLarge)
+            expectEqual(result.error?.code, .tooLarge)
         }
     }
 }

@@ -12,20 +12,20 @@ import Testing
         let toy = Toy()
         toy.driver.start()
         toy.driver.start()
-        #expect(toy.transport.made.all.map(\.id) == [ConnectionID(rawValue: 1)])
-        #expect(toy.connection.calls.all == [.open])
+        expectEqual(toy.transport.made.all.map(\.id), [ConnectionID(rawValue: 1)])
+        expectEqual(toy.connection.calls.all, [.open])
         toy.connection.connect()
-        #expect(toy.driver.read { $0.isConnected })
+        expect(toy.driver.read { $0.isConnected })
     }
 
     @Test func `after a loss the driver reconnects when the backoff has elapsed`() {
         let toy = Toy()
         toy.connect().end(.transport(TransportError(.reset, "reset")))
-        #expect(toy.transport.made.all.count == 1)
+        expectEqual(toy.transport.made.all.count, 1)
         toy.clock.advance(by: .seconds(1))
-        #expect(toy.transport.made.all.count == 2)
+        expectEqual(toy.transport.made.all.count, 2)
         toy.connection.connect()
-        #expect(toy.driver.read { $0.isConnected })
+        expect(toy.driver.read { $0.isConnected })
     }
 
     @Test func `late events of an abandoned connection are ignored`() async {
@@ -33,23 +33,23 @@ import Testing
         let events = toy.events("news", .standard, .client)
         let old = toy.connect()
         toy.clock.advance(by: .seconds(90))
-        #expect(old.calls.all == [.enqueue("."), .flush, .abandon])
+        expectEqual(old.calls.all, [.enqueue("."), .flush, .abandon])
         toy.clock.advance(by: .seconds(1))
         let new = toy.connection
         new.connect()
         old.receive("@ news late", "= a late")
         old.end(.peer(.policyViolation, ""))
         new.receive("@ news fresh")
-        #expect(await events.pending() == ["fresh"])
-        #expect(toy.driver.read { $0.isConnected })
+        await expectEqual(events.pending(), ["fresh"])
+        expect(toy.driver.read { $0.isConnected })
     }
 
     @Test func `messages sent in one step are flushed once`() {
         let toy = Toy()
         let connection = toy.connect()
         toy.driver.step { machine, _, effects in for line in ["a", "b", "c"] { machine.send(line, &effects) } }
-        #expect(connection.calls.all == [.enqueue("a"), .enqueue("b"), .enqueue("c"), .flush])
-        #expect(toy.driver.counters.messagesSent == 3 && toy.driver.counters.bytesSent == 3)
+        expectEqual(connection.calls.all, [.enqueue("a"), .enqueue("b"), .enqueue("c"), .flush])
+        expect(toy.driver.counters.messagesSent == 3 && toy.driver.counters.bytesSent == 3)
     }
 
     @Test func `messages for a connection that has ended are dropped`() {
@@ -60,25 +60,25 @@ import Testing
             effects.commands.append(.send(connection.id, .text("late")))
             effects.commands.append(.close(connection.id, .normal, reason: ""))
         }
-        #expect(connection.calls.all == [.abandon])
-        #expect(toy.driver.counters.messagesSent == 0)
+        expectEqual(connection.calls.all, [.abandon])
+        expectEqual(toy.driver.counters.messagesSent, 0)
     }
 
     @Test func `a session receives the decision that follows a loss`() throws {
         let toy = Toy(policy: { $0.maximumImmediateReconnects = 1 })
         toy.connect().end(.peer(.goingAway, ""))
-        #expect(toy.driver.read { $0.nextAttempts } == [.reconnect(ConnectionID(rawValue: 2))])
+        expectEqual(toy.driver.read { $0.nextAttempts }, [.reconnect(ConnectionID(rawValue: 2))])
         toy.connection.connect()
         toy.connection.end(.peer(.goingAway, ""))
         let retry = try #require(toy.driver.nextDeadline)
-        #expect(toy.driver.read { $0.nextAttempts.last } == .later(until: retry))
+        expectEqual(toy.driver.read { $0.nextAttempts.last }, .later(until: retry))
         toy.clock.time.advance(to: retry)
         // A timeout of the attempt.
         toy.clock.advance(by: .seconds(15))
-        #expect(try toy.driver.read { $0.nextAttempts.last } == .later(until: #require(toy.driver.nextDeadline)))
+        try expectEqual(toy.driver.read { $0.nextAttempts.last }, .later(until: #require(toy.driver.nextDeadline)))
         toy.driver.stop()
-        #expect(toy.driver.read { $0.nextAttempts.last } == .never)
-        #expect(toy.driver.read { $0.nextAttempts.count } == 4)
+        expectEqual(toy.driver.read { $0.nextAttempts.last }, .never)
+        expectEqual(toy.driver.read { $0.nextAttempts.count }, 4)
     }
 
     // MARK: Waiting callers
@@ -87,10 +87,10 @@ import Testing
         let toy = Toy()
         let connection = toy.connect()
         let (first, second) = (await toy.request("a"), await toy.request("b"))
-        #expect(connection.calls.all == [.enqueue("? a"), .flush, .enqueue("? b"), .flush])
+        expectEqual(connection.calls.all, [.enqueue("? a"), .flush, .enqueue("? b"), .flush])
         connection.receive("= b two", "= a one", "= a again")
-        #expect(await first.value == .success("one"))
-        #expect(await second.value == .success("two"))
+        await expectEqual(first.value, .success("one"))
+        await expectEqual(second.value, .success("two"))
     }
 
     @Test func `resuming a caller twice keeps the first result`() async {
@@ -103,7 +103,7 @@ import Testing
             effects.commands.append(.resume(waiter, .failure(.cancelled)))
         }
         connection.receive("= a three")
-        #expect(await task.value == .success("one"))
+        await expectEqual(task.value, .success("one"))
     }
 
     @Test func `a result that is available immediately is returned without waiting`() async {
@@ -116,8 +116,8 @@ import Testing
         let connection = toy.connect()
         let task = await toy.request("a")
         task.cancel()
-        #expect(await task.value == .failure(.cancelled))
-        #expect(toy.driver.read { $0.requests.isEmpty })
+        await expectEqual(task.value, .failure(.cancelled))
+        expect(toy.driver.read { $0.requests.isEmpty })
         connection.receive("= a late")
     }
 
@@ -132,7 +132,7 @@ import Testing
         }
         let state = toy.driver.read { "at \($0.connection.state)" }
         connection.receive("@ news 2")
-        #expect(await events.pending() == [state, "2"])
+        await expectEqual(events.pending(), [state, "2"])
     }
 
     @Test func `reading resumes after a first element that filled the buffer was taken`() async {
@@ -144,9 +144,9 @@ import Testing
             machine.subscribe(id, to: "news", &effects)
         }
         connection.receive("@ news 1")
-        #expect(connection.calls.take().contains(.pause))
-        #expect(await events.pending() == ["first", "1"])
-        #expect(connection.calls.take().contains(.resume))
+        expect(connection.calls.take().contains(.pause))
+        await expectEqual(events.pending(), ["first", "1"])
+        expect(connection.calls.take().contains(.resume))
     }
 
     @Test func `a cancelled task does not wait`() async {
@@ -161,8 +161,8 @@ import Testing
                 return error == .cancelled
             }
         }
-        #expect(await task.value)
-        #expect(toy.driver.read { $0.requests.isEmpty })
+        await expect(task.value)
+        expect(toy.driver.read { $0.requests.isEmpty })
     }
 
     @Test func `a caller whose time limit passes fails with that limit`() async {
@@ -170,11 +170,11 @@ import Testing
         let connection = toy.connect()
         let (short, long) = (await toy.request("a", limit: .seconds(5)), await toy.request("b", limit: .seconds(10)))
         toy.clock.advance(by: .seconds(5))
-        #expect(await short.value == .failure(.timedOut(.time(.seconds(5)))))
-        #expect(toy.driver.read { $0.requests.keys.sorted() } == ["b"])
+        await expectEqual(short.value, .failure(.timedOut(.time(.seconds(5)))))
+        expectEqual(toy.driver.read { $0.requests.keys.sorted() }, ["b"])
         connection.receive("= b in time")
-        #expect(await long.value == .success("in time"))
-        #expect(toy.driver.nextDeadline == toy.driver.read { $0.nextDeadline })
+        await expectEqual(long.value, .success("in time"))
+        expectEqual(toy.driver.nextDeadline, toy.driver.read { $0.nextDeadline })
     }
 
     @Test func `the end of the connection fails all waiting callers`() async {
@@ -182,8 +182,8 @@ import Testing
         let connection = toy.connect()
         let (first, second) = (await toy.request("a"), await toy.request("b", limit: .seconds(100)))
         connection.end(.peer(.policyViolation, "no"))
-        for task in [first, second] { #expect(await task.value == .failure(.ended(.peer(.policyViolation, "no")))) }
-        #expect(toy.driver.nextDeadline == nil)
+        for task in [first, second] { await expectEqual(task.value, .failure(.ended(.peer(.policyViolation, "no")))) }
+        expectNil(toy.driver.nextDeadline)
     }
 
     @Test func `a thousand callers receive their own results`() async {
@@ -201,7 +201,7 @@ import Testing
                 case 1, 3: .failure(.timedOut(.time(.seconds(5))))
                 default: .failure(.ended(.requested))
                 }
-            #expect(await task.value == expected)
+            await expectEqual(task.value, expected)
         }
     }
 
@@ -213,9 +213,9 @@ import Testing
         let (news, again, sport) = (toy.events("news"), toy.events("news"), toy.events("sport"))
         connection.receive("@ news 1", "@ sport 2", "@ news 3", "@ weather 4")
         connection.receive("@ news 5")
-        #expect(await news.pending() == ["1", "3", "5"])
-        #expect(await again.pending() == ["1", "3", "5"])
-        #expect(await sport.pending() == ["2"])
+        await expectEqual(news.pending(), ["1", "3", "5"])
+        await expectEqual(again.pending(), ["1", "3", "5"])
+        await expectEqual(sport.pending(), ["2"])
     }
 
     @Test func `a full consumer drops events without affecting others`() async {
@@ -223,10 +223,10 @@ import Testing
         let connection = toy.connect()
         let (small, large) = (toy.events("news", .dropOldest(2)), toy.events("news"))
         connection.receive((1...5).map { "@ news \($0)" })
-        #expect(small.dropped == 3 && large.dropped == 0)
-        #expect(toy.driver.counters.eventsDropped == 3)
-        #expect(await small.pending() == ["4", "5"])
-        #expect(await large.pending().count == 5)
+        expect(small.dropped == 3 && large.dropped == 0)
+        expectEqual(toy.driver.counters.eventsDropped, 3)
+        await expectEqual(small.pending(), ["4", "5"])
+        await expectEqual(large.pending().count, 5)
     }
 
     @Test func `a full consumer pauses reading and draining it resumes reading`() async {
@@ -234,22 +234,22 @@ import Testing
         let connection = toy.connect()
         let (first, second) = (toy.events("news", .pauseReading(2)), toy.events("news", .pauseReading(3)))
         connection.receive("@ news 1")
-        #expect(connection.calls.all == [])
+        expectEqual(connection.calls.all, [])
         connection.receive("@ news 2")
-        #expect(connection.calls.all == [.pause])
+        expectEqual(connection.calls.all, [.pause])
         connection.receive("@ news 3")
-        #expect(connection.calls.all == [.pause])
-        #expect(await first.pending() == ["1", "2", "3"])
+        expectEqual(connection.calls.all, [.pause])
+        await expectEqual(first.pending(), ["1", "2", "3"])
         // The other consumer is still full.
-        #expect(connection.calls.all == [.pause])
-        #expect(await second.pending().count == 3)
-        #expect(connection.calls.all == [.pause, .resume, .flush])
-        #expect(toy.driver.read { $0.readings } == [true, false])
+        expectEqual(connection.calls.all, [.pause])
+        await expectEqual(second.pending().count, 3)
+        expectEqual(connection.calls.all, [.pause, .resume, .flush])
+        expectEqual(toy.driver.read { $0.readings }, [true, false])
         connection.receive("@ news 4", "@ news 5")
-        #expect(connection.calls.all.last == .pause)
+        expectEqual(connection.calls.all.last, .pause)
         // The heartbeat is suspended while reading is paused.
         toy.clock.advance(by: .seconds(1000))
-        #expect(connection.calls.all.last == .pause)
+        expectEqual(connection.calls.all.last, .pause)
     }
 
     @Test func `a machine pauses and resumes the reading of its connection`() {
@@ -257,9 +257,9 @@ import Testing
         let connection = toy.connect()
         connection.receive("pause")
         connection.receive("pause")
-        #expect(connection.calls.take() == [.pause] && toy.driver.read { $0.readings } == [true])
+        expect(connection.calls.take() == [.pause] && toy.driver.read { $0.readings } == [true])
         connection.receive("resume")
-        #expect(connection.calls.take() == [.resume, .flush] && toy.driver.read { $0.readings } == [true, false])
+        expect(connection.calls.take() == [.resume, .flush] && toy.driver.read { $0.readings } == [true, false])
     }
 
     @Test func `a new connection is read although a consumer is still full`() async {
@@ -271,13 +271,13 @@ import Testing
         toy.clock.advance(by: .seconds(1))
         let new = toy.connection
         new.connect()
-        #expect(toy.driver.read { $0.isConnected })
-        #expect(new.calls.all == [.open])
+        expect(toy.driver.read { $0.isConnected })
+        expectEqual(new.calls.all, [.open])
         new.receive("@ news 2")
-        #expect(new.calls.all == [.open, .pause])
-        #expect(await events.pending() == ["1", "2"])
-        #expect(new.calls.all == [.open, .pause, .resume, .flush])
-        #expect(old.calls.all.contains(.resume) == false)
+        expectEqual(new.calls.all, [.open, .pause])
+        await expectEqual(events.pending(), ["1", "2"])
+        expectEqual(new.calls.all, [.open, .pause, .resume, .flush])
+        expectEqual(old.calls.all.contains(.resume), false)
     }
 
     @Test func `releasing a full sequence resumes reading`() {
@@ -285,10 +285,10 @@ import Testing
         let connection = toy.connect()
         var events: EventSequence<String>? = toy.events("news", .pauseReading(1))
         connection.receive("@ news 1")
-        #expect(events?.dropped == 0 && connection.calls.all == [.pause])
+        expect(events?.dropped == 0 && connection.calls.all == [.pause])
         events = nil
-        #expect(connection.calls.all == [.pause, .resume, .flush])
-        #expect(toy.driver.consumerCount == 0)
+        expectEqual(connection.calls.all, [.pause, .resume, .flush])
+        expectEqual(toy.driver.consumerCount, 0)
     }
 
     @Test func `ending a full consumer resumes reading`() async {
@@ -297,9 +297,9 @@ import Testing
         let events = toy.events("news", .pauseReading(1))
         connection.receive("@ news 1")
         connection.receive("end news")
-        #expect(connection.calls.all == [.pause, .resume, .flush])
-        #expect(events.endReason == .ended)
-        #expect(await events.pending() == ["1"])
+        expectEqual(connection.calls.all, [.pause, .resume, .flush])
+        expectEqual(events.endReason, .ended)
+        await expectEqual(events.pending(), ["1"])
     }
 
     @Test func `ending a consumer while it takes the last batch resumes reading`() {
@@ -312,11 +312,11 @@ import Testing
         let wasFull = events.consumer.buffer.take(into: &batch)
         connection.receive("end news")
         if wasFull { events.consumer.drained() }
-        #expect(connection.calls.all == [.pause, .resume, .flush])
+        expectEqual(connection.calls.all, [.pause, .resume, .flush])
         connection.receive("@ sport 1")
-        #expect(others.consumer.buffer.take(into: &batch))
+        expect(others.consumer.buffer.take(into: &batch))
         others.consumer.drained()
-        #expect(connection.calls.all.suffix(3) == [.pause, .resume, .flush])
+        expectEqual(connection.calls.all.suffix(3), [.pause, .resume, .flush])
     }
 
     @Test func `a consumer that fills up again while it is drained keeps reading paused`() {
@@ -325,14 +325,14 @@ import Testing
         let events = toy.events("news", .pauseReading(1))
         connection.receive("@ news 1")
         var batch = EventBuffer<String>.Batch()
-        #expect(events.consumer.buffer.take(into: &batch))
+        expect(events.consumer.buffer.take(into: &batch))
         connection.receive("@ news 2")
         events.consumer.drained()
-        #expect(connection.calls.all == [.pause])
+        expectEqual(connection.calls.all, [.pause])
         batch = EventBuffer<String>.Batch()
-        #expect(events.consumer.buffer.take(into: &batch))
+        expect(events.consumer.buffer.take(into: &batch))
         events.consumer.drained()
-        #expect(connection.calls.all == [.pause, .resume, .flush])
+        expectEqual(connection.calls.all, [.pause, .resume, .flush])
     }
 
     @Test func `the end of the connection finishes its consumers but not those of the client`() async {
@@ -341,13 +341,13 @@ import Testing
         let (ofConnection, ofClient) = (toy.events("news"), toy.events("news", .standard, .client))
         connection.receive("@ news 1")
         connection.end(.peer(.policyViolation, "no"))
-        #expect(ofConnection.endReason == .closed(.peer(.policyViolation, "no")) && ofClient.endReason == nil)
-        #expect(await ofConnection.pending() == ["1"])
+        expect(ofConnection.endReason == .closed(.peer(.policyViolation, "no")) && ofClient.endReason == nil)
+        await expectEqual(ofConnection.pending(), ["1"])
         toy.connect().receive("@ news 2")
-        #expect(await ofClient.pending() == ["1", "2"])
+        await expectEqual(ofClient.pending(), ["1", "2"])
         toy.driver.shutDown()
-        #expect(ofClient.endReason == .ended)
-        #expect(toy.driver.consumerCount == 0)
+        expectEqual(ofClient.endReason, .ended)
+        expectEqual(toy.driver.consumerCount, 0)
     }
 
     // MARK: Work
@@ -361,8 +361,8 @@ import Testing
         })
         let connection = toy.connect()
         connection.receive("do a", "do b")
-        #expect(begun.all == ["a", "b"])
-        #expect(connection.calls.all == [.enqueue("done a-result"), .flush, .enqueue("done b-result"), .flush])
+        expectEqual(begun.all, ["a", "b"])
+        expectEqual(connection.calls.all, [.enqueue("done a-result"), .flush, .enqueue("done b-result"), .flush])
     }
 
     @Test func `work that finishes immediately and is followed by more takes no more of the stack`() {
@@ -376,9 +376,9 @@ import Testing
         })
         let connection = toy.connect()
         connection.receive("do 500")
-        #expect(addresses.all.count == 500 && connection.calls.all == [.enqueue("done end"), .flush])
+        expect(addresses.all.count == 500 && connection.calls.all == [.enqueue("done end"), .flush])
         let depth = (addresses.all.max() ?? 0) - (addresses.all.min() ?? 0)
-        #expect(depth < 8 << 10, "500 works take \(depth) bytes of the stack.")
+        expect(depth < 8 << 10, "500 works take \(depth) bytes of the stack.")
     }
 
     @Test func `work takes no more of the stack while another thread begins some`() async throws {
@@ -404,10 +404,10 @@ import Testing
         let made = toy.connect()
         connection.withLock { $0 = made }
         try await onOwnThread { made.receive("do wait") }
-        #expect(addresses.all.count == 101 && made.calls.all == [.enqueue("done end"), .flush, .enqueue("done end"), .flush])
+        expect(addresses.all.count == 101 && made.calls.all == [.enqueue("done end"), .flush, .enqueue("done end"), .flush])
         let others = addresses.all.dropLast()
         let depth = (others.max() ?? 0) - (others.min() ?? 0)
-        #expect(depth < 8 << 10, "100 works take \(depth) bytes of the stack.")
+        expect(depth < 8 << 10, "100 works take \(depth) bytes of the stack.")
         connection.withLock { $0 = nil }
     }
 
@@ -426,7 +426,7 @@ import Testing
             })
             return {
                 toy.driver.step { _, _, effects in effects.commands.append(.work(WorkID(rawValue: 1), "first")) }
-                #expect(toy.driver.read { $0.results.count } == count + 1)
+                expectEqual(toy.driver.read { $0.results.count }, count + 1)
             }
         }
     }
@@ -438,7 +438,7 @@ import Testing
             return nil
         })
         toy.connect().receive("do a", "undo")
-        #expect(begun.all == [])
+        expectEqual(begun.all, [])
     }
 
     @Test func `the late result of cancelled work is ignored`() {
@@ -448,11 +448,11 @@ import Testing
         })
         let connection = toy.connect()
         connection.receive("do a")
-        #expect(cancelled.all == [])
+        expectEqual(cancelled.all, [])
         connection.receive("undo")
-        #expect(cancelled.all == ["a"])
+        expectEqual(cancelled.all, ["a"])
         toy.driver.workFinished(WorkID(rawValue: 1), "late")
-        #expect(toy.driver.read { $0.results } == [])
+        expectEqual(toy.driver.read { $0.results }, [])
     }
 
     @Test func `cancelling work while it starts calls its cancellation closure`() {
@@ -465,7 +465,7 @@ import Testing
         let connection = toy.connect()
         connections.record(connection)
         connection.receive("do a")
-        #expect(cancelled.all == ["a"])
+        expectEqual(cancelled.all, ["a"])
     }
 
     @Test func `only the first result of work is used`() {
@@ -473,7 +473,7 @@ import Testing
         toy.connect().receive("do a")
         toy.driver.workFinished(WorkID(rawValue: 1), "one")
         toy.driver.workFinished(WorkID(rawValue: 1), "two")
-        #expect(toy.driver.read { $0.results } == ["one"])
+        expectEqual(toy.driver.read { $0.results }, ["one"])
     }
 
     // MARK: Stopping
@@ -499,12 +499,12 @@ import Testing
             let events = toy.events("news")
             let isOver = name == "closing" || name == "closed"
             toy.driver.stop()
-            #expect(events.endReason == (isOver ? nil : .closed(.requested)), "\(name)")
+            expectEqual(events.endReason, (isOver ? nil : .closed(.requested)), "\(name)")
             let opened = toy.transport.made.all.count
             for connection in toy.transport.made.all { connection.end(.requested) }
             toy.clock.advance(by: .seconds(3600))
-            #expect(toy.transport.made.all.count == opened, "\(name)")
-            #expect(toy.driver.nextDeadline == nil, "\(name)")
+            expectEqual(toy.transport.made.all.count, opened, "\(name)")
+            expectNil(toy.driver.nextDeadline, "\(name)")
         }
     }
 
@@ -512,9 +512,9 @@ import Testing
         let toy = Toy()
         let connection = toy.connect()
         toy.driver.stop()
-        #expect(connection.calls.take() == [.close(.normal)])
+        expectEqual(connection.calls.take(), [.close(.normal)])
         toy.clock.advance(by: .seconds(5))
-        #expect(connection.calls.all == [.abandon])
+        expectEqual(connection.calls.all, [.abandon])
     }
 
     @Test(arguments: [true, false])
@@ -523,12 +523,12 @@ import Testing
         let old = toy.connect()
         toy.driver.stop()
         toy.driver.start()
-        #expect(old.calls.all == [.close(.normal)])
+        expectEqual(old.calls.all, [.close(.normal)])
         toy.connection.connect()
         if closes { old.end(.requested) }
         toy.clock.advance(by: .seconds(5))
-        #expect(old.calls.all == (closes ? [.close(.normal)] : [.close(.normal), .abandon]))
-        #expect(toy.driver.read { $0.isConnected })
+        expectEqual(old.calls.all, (closes ? [.close(.normal)] : [.close(.normal), .abandon]))
+        expect(toy.driver.read { $0.isConnected })
     }
 
     // MARK: Time
@@ -538,7 +538,7 @@ import Testing
         let connection = toy.connect()
         let before = toy.time.scheduled.all.count
         for _ in 0..<1000 { connection.receive("@ news 1") }
-        #expect(toy.time.scheduled.all.count == before)
+        expectEqual(toy.time.scheduled.all.count, before)
     }
 
     @Test func `a timer that fires early is rescheduled`() {
@@ -549,10 +549,10 @@ import Testing
         connection.receive("@ news 1")
         let before = toy.time.scheduled.all.count
         toy.clock.advance(by: .seconds(59))
-        #expect(toy.time.scheduled.all.count == before + 1)
-        #expect(connection.calls.all == [])
+        expectEqual(toy.time.scheduled.all.count, before + 1)
+        expectEqual(connection.calls.all, [])
         toy.clock.advance(by: .seconds(1))
-        #expect(connection.calls.all == [.enqueue("."), .flush])
+        expectEqual(connection.calls.all, [.enqueue("."), .flush])
     }
 
     @Test func `a deadline that moves earlier reschedules the timer`() async {
@@ -560,8 +560,8 @@ import Testing
         _ = toy.connect()
         let before = toy.time.scheduled.all.count
         let task = await toy.request("a", limit: .seconds(1))
-        #expect(toy.time.scheduled.all.count == before + 1)
-        #expect(toy.time.scheduled.all.last == .some(Instant(nanoseconds: 1_000_000_000)))
+        expectEqual(toy.time.scheduled.all.count, before + 1)
+        expectEqual(toy.time.scheduled.all.last, .some(Instant(nanoseconds: 1_000_000_000)))
         toy.driver.stop()
         _ = await task.value
     }
@@ -584,7 +584,7 @@ import Testing
         connection.receive("do a")
         toy.driver.step { machine, _, effects in machine.send("b", &effects) }
         // The log message, the work, the flush of its result, and the flush of the sent message.
-        #expect(seen.all == [false, true, true, true])
+        expectEqual(seen.all, [false, true, true, true])
         // Breaks the reference cycle between the driver and the closure.
         _ = drivers.take()
     }
@@ -598,7 +598,7 @@ import Testing
         _ = toy.connect()
         for number in 0..<3 {
             let response = try await toy.driver.awaitResult { $0.request("\(number)", $1, &$3) }
-            #expect(response == "ok")
+            expectEqual(response, "ok")
         }
     }
 
@@ -611,11 +611,11 @@ import Testing
             toy.driver.step { machine, _, effects in machine.send("seen \(event)", &effects) }
             let nested = toy.events("nested")
             connection.receive("@ nested \(event)")
-            #expect(await nested.pending() == [event])
+            await expectEqual(nested.pending(), [event])
             if event == "2" { toy.driver.stop() }
         }
-        #expect(events.endReason == .closed(.requested))
-        #expect(connection.calls.all.contains(.enqueue("seen 2")))
+        expectEqual(events.endReason, .closed(.requested))
+        expect(connection.calls.all.contains(.enqueue("seen 2")))
     }
 
     @Test func `the driver is deallocated after its owner and its connection`() {
@@ -628,9 +628,9 @@ import Testing
             connection.receive("@ news 1")
             toy.driver.shutDown()
             connection.end(.requested)
-            #expect(events.endReason == .closed(.requested))
+            expectEqual(events.endReason, .closed(.requested))
         }
-        #expect(driver == nil)
+        expectNil(driver)
     }
 
     // MARK: Threads
@@ -656,7 +656,7 @@ import Testing
             group.addTask {
                 for number in 0..<300 {
                     let response = try? await toy.driver.awaitResult { $0.request("q\(number)", $1, &$3) }
-                    #expect(response == "ok")
+                    expectEqual(response, "ok")
                 }
                 return 0
             }
@@ -668,7 +668,7 @@ import Testing
                 group.addTask {
                     var last = -1
                     for await event in sequence {
-                        #expect(Int(event) == last + 1)
+                        expectEqual(Int(event), last + 1)
                         last += 1
                     }
                     return last + 1
@@ -676,9 +676,9 @@ import Testing
             }
             var seen = 0
             for await count in group { seen += count }
-            #expect(seen == 4000)
+            expectEqual(seen, 4000)
         }
-        #expect(toy.driver.read { $0.readings.last } != true)
-        #expect(all.endReason == .ended)
+        expect(toy.driver.read { $0.readings.last } != true)
+        expectEqual(all.endReason, .ended)
     }
 }

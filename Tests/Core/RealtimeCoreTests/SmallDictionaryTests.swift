@@ -1,4 +1,5 @@
 import RealtimeCore
+import TestSupport
 import Testing
 
 @Suite struct SmallDictionaryTests {
@@ -9,14 +10,14 @@ import Testing
         for step in 0..<5_000 {
             let key = Int.random(in: 0..<4, using: &generator)
             switch Int.random(in: 0..<4, using: &generator) {
-            case 0: #expect(small.removeValue(forKey: key) == expected.removeValue(forKey: key))
+            case 0: expectEqual(small.removeValue(forKey: key), expected.removeValue(forKey: key))
             case 1: (small[key], expected[key]) = (nil, nil)
             default: (small[key], expected[key]) = (step, step)
             }
-            for key in 0..<4 { #expect(small[key] == expected[key]) }
-            #expect(small.isEmpty == expected.isEmpty)
-            #expect(small.keys.sorted() == expected.keys.sorted())
-            #expect(Dictionary(uniqueKeysWithValues: small.entries.map { ($0.key, $0.value) }) == expected)
+            for key in 0..<4 { expectEqual(small[key], expected[key]) }
+            expectEqual(small.isEmpty, expected.isEmpty)
+            expectEqual(small.keys.sorted(), expected.keys.sorted())
+            expectEqual(Dictionary(uniqueKeysWithValues: small.entries.map { ($0.key, $0.value) }), expected)
         }
     }
 
@@ -30,10 +31,10 @@ import Testing
             (first, second) = tokens
             (small[1], small[2]) = tokens
         }
-        #expect(first != nil && second != nil)
+        expect(first != nil && second != nil)
         small[1] = nil
-        #expect(first == nil && second != nil)
+        expect(first == nil && second != nil)
         small[2] = nil
-        #expect(second == nil)
+        expectNil(second)
     }
 }

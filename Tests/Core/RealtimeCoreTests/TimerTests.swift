@@ -1,5 +1,6 @@
 import RealtimeCore
 import RealtimeTesting
+import TestSupport
 import Testing
 
 @Suite struct CoalescedTimerTests {
@@ -89,18 +90,18 @@ import Testing
                 deadline = Int.random(in: 0..<4, using: &generator) == 0 ? nil : now + Int64.random(in: 0..<50, using: &generator)
                 if let instant = timer.setDeadline(deadline.map { Instant(nanoseconds: $0) }) { scheduled = instant.nanoseconds }
                 // A pending timer never misses a deadline.
-                if let deadline { #expect(scheduled.map { $0 <= deadline } == true) }
+                if let deadline { expectEqual(scheduled.map { $0 <= deadline }, true) }
             } else {
                 now += Int64.random(in: 0..<20, using: &generator)
                 guard let due = scheduled, due <= now else { continue }
                 scheduled = nil
                 switch timer.fired(now: Instant(nanoseconds: now)) {
-                case .idle: #expect(deadline == nil)
+                case .idle: expectNil(deadline)
                 case .early(let instant):
-                    #expect(instant.nanoseconds == deadline && instant.nanoseconds > now)
+                    expect(instant.nanoseconds == deadline && instant.nanoseconds > now)
                     scheduled = instant.nanoseconds
                 case .due:
-                    #expect(deadline.map { $0 <= now } == true)
+                    expectEqual(deadline.map { $0 <= now }, true)
                     deadline = nil
                 }
             }
@@ -124,8 +125,8 @@ import Testing
             return client
         }
         clock.advance(by: .seconds(10))
-        #expect(firings.all == [.seconds(1), .seconds(2), .seconds(3)])
-        #expect(clients.count == 3 && clock.elapsed == .seconds(10))
+        expectEqual(firings.all, [.seconds(1), .seconds(2), .seconds(3)])
+        expect(clients.count == 3 && clock.elapsed == .seconds(10))
     }
 
     @Test func `advancing to the next deadline fires only what is due then`() {
@@ -135,16 +136,16 @@ import Testing
             clock.time.schedule(client, at: Instant(nanoseconds: 0).advanced(by: .seconds(seconds)))
             return client
         }
-        #expect(clock.advanceToNextDeadline())
-        #expect(firings.all == [.seconds(1)] && clock.elapsed == .seconds(1) && clock.untilNextDeadline == .seconds(1))
+        expect(clock.advanceToNextDeadline())
+        expect(firings.all == [.seconds(1)] && clock.elapsed == .seconds(1) && clock.untilNextDeadline == .seconds(1))
         clock.time.schedule(clients[1], at: nil)
-        #expect(!clock.advanceToNextDeadline() && clock.elapsed == .seconds(1))
+        expect(!clock.advanceToNextDeadline() && clock.elapsed == .seconds(1))
     }
 
     @Test func `the timer of a deallocated client does not fire`() {
         let (clock, firings) = (ManualClock(), EventRecorder<Duration>())
         clock.time.schedule(FiringRecorder(firings, clock), at: Instant(nanoseconds: 5))
         clock.advance(by: .seconds(1))
-        #expect(firings.all.isEmpty)
+        expect(firings.all.isEmpty)
     }
 }

@@ -1,13 +1,14 @@
 import RealtimeCore
 import RealtimeSystem
+import TestSupport
 import Testing
 
 @Suite struct WaiterTests {
     @Test func `a value that is set already is returned immediately`() async {
         let waiter = Waiter<Int>()
-        #expect(waiter.fulfill(1) == nil)
-        #expect(await waiter.value() == 1)
-        #expect(await waiter.value() == 1)
+        expectNil(waiter.fulfill(1))
+        await expectEqual(waiter.value(), 1)
+        await expectEqual(waiter.value(), 1)
     }
 
     @Test func `a waiting task receives the first value`() async {
@@ -17,14 +18,14 @@ import Testing
         // Whether the task waits already or not, it receives the first value.
         if wakeUp == nil { wakeUp = waiter.fulfill(2) }
         wakeUp?.resume()
-        #expect(await value == 1)
+        await expectEqual(value, 1)
     }
 
     @Test func `cancellation calls the closure and the value ends the wait`() async {
         let waiter = Waiter<Bool>()
         let task = Task { await waiter.value { waiter.fulfill(false)?.resume() } }
         task.cancel()
-        #expect(await task.value == false)
+        await expectEqual(task.value, false)
     }
 
     @Test func `without a closure a cancelled task continues to wait`() async {
@@ -33,7 +34,7 @@ import Testing
         task.cancel()
         await Task.yield()
         waiter.fulfill(true)?.resume()
-        #expect(await task.value)
+        await expect(task.value)
     }
 
     @Test func `concurrent tasks each receive their value`() async {
@@ -46,7 +47,7 @@ import Testing
                     return true
                 }
             }
-            for await isEqual in group { #expect(isEqual) }
+            for await isEqual in group { expect(isEqual) }
         }
     }
 }
@@ -96,18 +97,18 @@ import Testing
                 }
                 return true
             }
-            for await isReached in group { #expect(isReached) }
+            for await isReached in group { expect(isReached) }
         }
-        #expect(!counter.hasWaiting)
+        expect(!counter.hasWaiting)
     }
 
     @Test func `cancelling one task leaves the others waiting`() async {
         let counter = Counter()
         let (cancelled, waiting) = (Task { await counter.wait(for: 1) }, Task { await counter.wait(for: 1) })
         cancelled.cancel()
-        #expect(await cancelled.value == false)
+        await expectEqual(cancelled.value, false)
         counter.increment()
-        #expect(await waiting.value)
-        #expect(!counter.hasWaiting)
+        await expect(waiting.value)
+        expect(!counter.hasWaiting)
     }
 }

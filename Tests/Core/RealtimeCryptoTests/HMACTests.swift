@@ -1,5 +1,6 @@
 import RealtimeEncoding
 import RealtimeCrypto
+import TestSupport
 import Testing
 
 @Suite struct HMACTests {
@@ -35,22 +36,22 @@ import Testing
     ]
 
     @Test(arguments: vectors) func `codes match the test cases of RFC 4231`(_ vector: Vector) {
-        #expect(Hex.encode(HMACSHA256.code(for: vector.data, key: vector.key)) == vector.code)
+        expectEqual(Hex.encode(HMACSHA256.code(for: vector.data, key: vector.key)), vector.code)
         var pieces = HMACSHA256(key: vector.key)
         for byte in vector.data { pieces.update([byte]) }
-        #expect(Hex.encode(pieces.finalize()) == vector.code)
+        expectEqual(Hex.encode(pieces.finalize()), vector.code)
     }
 
     @Test func `constant-time comparison detects any difference in length or bytes`() {
         let bytes: [UInt8] = [1, 2, 3, 4]
-        #expect(constantTimeEqual(bytes, [1, 2, 3, 4]))
-        #expect(constantTimeEqual([], []))
-        #expect(!constantTimeEqual(bytes, [1, 2, 3]))
-        #expect(!constantTimeEqual(bytes, []))
+        expect(constantTimeEqual(bytes, [1, 2, 3, 4]))
+        expect(constantTimeEqual([], []))
+        expect(!constantTimeEqual(bytes, [1, 2, 3]))
+        expect(!constantTimeEqual(bytes, []))
         for index in bytes.indices {
             var other = bytes
             other[index] ^= 0x80
-            #expect(!constantTimeEqual(bytes, other))
+            expect(!constantTimeEqual(bytes, other))
         }
     }
 }

@@ -30,7 +30,7 @@ import Testing
             python.endInput()
             return (python.readOutput(), python.waitForEnd())
         }
-        #expect(status == 0)
+        expectEqual(status, 0)
 
         let lines = output.split(separator: "\n")
         try #require(lines.count == inputs.count)

@@ -22,17 +22,17 @@ import Testing
         for length in Array(0...300) + [447, 448, 479, 480, 481, 511, 512, 513, 735, 736, 737, 1023, 1024, 1025, 10_240] {
             let text = Self.text(length)
             let box = try SecretBox.seal(text, key: Self.key, nonce: Self.nonce)
-            #expect(box.count == length + 16)
-            #expect(try SecretBox.open(box, key: Self.key, nonce: Self.nonce) == text, "\(length) bytes")
+            expectEqual(box.count, length + 16)
+            try expectEqual(SecretBox.open(box, key: Self.key, nonce: Self.nonce), text, "\(length) bytes")
             // A longer text begins with the shorter one, and so does its ciphertext.
-            #expect(box.dropFirst(16).starts(with: previous.dropFirst(16)), "\(length) bytes")
+            expect(box.dropFirst(16).starts(with: previous.dropFirst(16)), "\(length) bytes")
             previous = box
         }
     }
 
     @Test(arguments: [0, 1, 40]) func `a box with any flipped bit is not opened`(length: Int) throws {
         let box = try SecretBox.seal(Self.text(length), key: Self.key, nonce: Self.nonce)
-        #expect(Self.error(box) == nil)
+        expectNil(Self.error(box))
         func flipped(_ bytes: [UInt8]) -> [[UInt8]] {
             (0..<8 * bytes.count).map { bit in
                 var bytes = bytes
@@ -40,27 +40,27 @@ import Testing
                 return bytes
             }
         }
-        for changed in flipped(box) { #expect(Self.error(changed) == .wrongTag) }
-        for changed in flipped(Self.key) { #expect(Self.error(box, key: changed) == .wrongTag) }
-        for changed in flipped(Self.nonce) { #expect(Self.error(box, nonce: changed) == .wrongTag) }
+        for changed in flipped(box) { expectEqual(Self.error(changed), .wrongTag) }
+        for changed in flipped(Self.key) { expectEqual(Self.error(box, key: changed), .wrongTag) }
+        for changed in flipped(Self.nonce) { expectEqual(Self.error(box, nonce: changed), .wrongTag) }
     }
 
     @Test func `a box with another length is not opened`() throws {
         let box = try SecretBox.seal(Self.text(40), key: Self.key, nonce: Self.nonce)
-        for length in 0..<16 { #expect(Self.error(Array(box.prefix(length))) == .boxLength(length)) }
-        for length in 16..<box.count { #expect(Self.error(Array(box.prefix(length))) == .wrongTag) }
-        #expect(Self.error(box + [0]) == .wrongTag)
+        for length in 0..<16 { expectEqual(Self.error(Array(box.prefix(length))), .boxLength(length)) }
+        for length in 16..<box.count { expectEqual(Self.error(Array(box.prefix(length))), .wrongTag) }
+        expectEqual(Self.error(box + [0]), .wrongTag)
     }
 
     @Test(arguments: [0, 1, 16, 31, 33, 64]) func `a key has 32 bytes`(length: Int) throws {
         let key = [UInt8](repeating: 0, count: length)
         #expect(throws: SecretBoxError.keyLength(length)) { try SecretBox.seal([], key: key, nonce: Self.nonce) }
-        #expect(Self.error(Self.text(40), key: key) == .keyLength(length))
+        expectEqual(Self.error(Self.text(40), key: key), .keyLength(length))
     }
 
     @Test(arguments: [0, 1, 8, 12, 23, 25, 32]) func `a nonce has 24 bytes`(length: Int) throws {
         let nonce = [UInt8](repeating: 0, count: length)
         #expect(throws: SecretBoxError.nonceLength(length)) { try SecretBox.seal([], key: Self.key, nonce: nonce) }
-        #expect(Self.error(Self.text(40), nonce: nonce) == .nonceLength(length))
+        expectEqual(Self.error(Self.text(40), nonce: nonce), .nonceLength(length))
     }
 }

@@ -27,7 +27,7 @@ import Testing
 
     @Test func `tags of Poly1305 match RFC 8439`() throws {
         let vectors = try Vector.all("poly1305")
-        #expect(vectors.count == 12)
+        expectEqual(vectors.count, 12)
         for vector in vectors {
             let key = try vector.key()
             let tag = try vector.bytes("message").withUnsafeBytes { Poly1305.tag(of: $0, key: key) }
@@ -37,7 +37,7 @@ import Testing
 
     @Test func `keys of HSalsa20 match those of NaCl`() throws {
         let vectors = try Vector.all("hsalsa20")
-        #expect(vectors.count == 2)
+        expectEqual(vectors.count, 2)
         for vector in vectors {
             let input = try vector.bytes("input").withUnsafeBytes { $0.loadUnaligned(as: SIMD4<UInt32>.self) }
             let key = HSalsa20.derive(try vector.key(), input: input)
@@ -48,7 +48,7 @@ import Testing
     /// Each block is at a different position of the four that are computed together.
     @Test func `blocks of Salsa20 match those of eSTREAM and NaCl`() throws {
         let vectors = try Vector.all("salsa20")
-        #expect(vectors.count == 19)
+        expectEqual(vectors.count, 19)
         for vector in vectors {
             let nonce = try vector.bytes("nonce").withUnsafeBytes { $0.loadUnaligned(as: SIMD2<UInt32>.self) }
             let (cipher, number) = (Salsa20(key: try vector.key(), nonce: nonce), UInt64(try #require(vector.members["number"]?.int)))
@@ -65,7 +65,7 @@ import Testing
 
     @Test func `boxes match those of NaCl`() throws {
         let vectors = try Vector.all("secretbox")
-        #expect(vectors.count == 21)
+        expectEqual(vectors.count, 21)
         for vector in vectors {
             let (key, nonce) = (try vector.bytes("key"), try vector.bytes("nonce"))
             let (text, box) = (try vector.bytes("text"), try vector.bytes("box"))

@@ -1,5 +1,6 @@
 import RealtimeCore
 import RealtimeSystem
+import TestSupport
 import Testing
 
 @testable import RealtimeSockets
@@ -34,34 +35,34 @@ struct BackPressureTests {
 
     @Test func `answers above the mark pause reading until they have been sent`() {
         var state = BackPressure()
-        #expect(!Self.answer(&state, 600, buffered: 600))
-        #expect(Self.answer(&state, 600, buffered: 1200))
+        expect(!Self.answer(&state, 600, buffered: 600))
+        expect(Self.answer(&state, 600, buffered: 1200))
         // Only once.
-        #expect(!Self.answer(&state, 600, buffered: 1800))
-        #expect(state.isReadingPaused)
+        expect(!Self.answer(&state, 600, buffered: 1800))
+        expect(state.isReadingPaused)
         #expect(Self.drain(&state) == (reading: true, writing: false))
-        #expect(!state.isReadingPaused)
-        #expect(!Self.answer(&state, 600, buffered: 600))
+        expect(!state.isReadingPaused)
+        expect(!Self.answer(&state, 600, buffered: 600))
     }
 
     @Test func `answers that have been sent don't count`() {
         var state = BackPressure()
-        for _ in 0..<10 { #expect(!Self.answer(&state, 900, buffered: 900)) }
+        for _ in 0..<10 { expect(!Self.answer(&state, 900, buffered: 900)) }
     }
 
     @Test func `other output doesn't pause reading`() {
         var state = BackPressure()
-        #expect(!Self.answer(&state, 10, buffered: 1 << 20))
-        #expect(!Self.answer(&state, 990, buffered: 1 << 20))
-        #expect(Self.answer(&state, 1, buffered: 1 << 20))
+        expect(!Self.answer(&state, 10, buffered: 1 << 20))
+        expect(!Self.answer(&state, 990, buffered: 1 << 20))
+        expect(Self.answer(&state, 1, buffered: 1 << 20))
     }
 
     @Test func `answers because of which frames were left pause reading, however few they are`() {
         var state = BackPressure()
-        #expect(!Self.answer(&state, 1, buffered: 0, leftFrames: true))
-        #expect(!state.isReadingPaused && state.stallDeadline == nil)
-        #expect(Self.answer(&state, 1, buffered: 1, leftFrames: true))
-        #expect(state.isReadingPaused && state.stallDeadline == Self.start.advanced(by: .seconds(30)))
+        expect(!Self.answer(&state, 1, buffered: 0, leftFrames: true))
+        expect(!state.isReadingPaused && state.stallDeadline == nil)
+        expect(Self.answer(&state, 1, buffered: 1, leftFrames: true))
+        expect(state.isReadingPaused && state.stallDeadline == Self.start.advanced(by: .seconds(30)))
         #expect(Self.drain(&state) == (reading: true, writing: false))
     }
 
@@ -69,67 +70,67 @@ struct BackPressureTests {
 
     @Test func `deliveries of a server become larger while the answers are small`() {
         var delivery = Delivery(role: .server)
-        #expect((0..<8).map { _ in Self.deliver(&delivery) } == [64, 128, 256, 512, 1024, 2048, 2048, 2048])
+        expectEqual((0..<8).map { _ in Self.deliver(&delivery) }, [64, 128, 256, 512, 1024, 2048, 2048, 2048])
         // A delivery that wasn't full says nothing about larger ones.
         delivery = Delivery(role: .server)
-        #expect(Self.deliver(&delivery, budget: 10) == 10)
-        #expect(Self.deliver(&delivery) == 64)
+        expectEqual(Self.deliver(&delivery, budget: 10), 10)
+        expectEqual(Self.deliver(&delivery), 64)
     }
 
     @Test func `deliveries become smaller when their answers exceed the mark`() {
         var delivery = Delivery(role: .client)
-        #expect(Self.deliver(&delivery, answerBytes: 100) == Delivery.framesPerTurn)
-        #expect(Self.deliver(&delivery, answerBytes: 100) == 10)
-        #expect(Self.deliver(&delivery, answerBytes: 100_000) == 10)
-        #expect(Self.deliver(&delivery, answerBytes: 100_000) == 1)
-        #expect(Self.deliver(&delivery) == 1)
-        #expect(Self.deliver(&delivery) == 2)
+        expectEqual(Self.deliver(&delivery, answerBytes: 100), Delivery.framesPerTurn)
+        expectEqual(Self.deliver(&delivery, answerBytes: 100), 10)
+        expectEqual(Self.deliver(&delivery, answerBytes: 100_000), 10)
+        expectEqual(Self.deliver(&delivery, answerBytes: 100_000), 1)
+        expectEqual(Self.deliver(&delivery), 1)
+        expectEqual(Self.deliver(&delivery), 2)
     }
 
     @Test func `the WebSockets that have more frames than they may decode share those of a turn`() {
         var share = TurnShare()
-        #expect(share.frames(in: 1) == Delivery.framesPerTurn)
+        expectEqual(share.frames(in: 1), Delivery.framesPerTurn)
         let frames = (0..<100).map { _ in
             defer { share.exceeded(in: 1) }
             return share.frames(in: 1)
         }
-        #expect(frames.first == Delivery.framesPerTurn && frames[3] == Delivery.framesPerTurn / 3)
-        #expect(frames.last == Delivery.leastFramesPerTurn && frames.reduce(0, +) < 7 * Delivery.framesPerTurn)
+        expect(frames.first == Delivery.framesPerTurn && frames[3] == Delivery.framesPerTurn / 3)
+        expect(frames.last == Delivery.leastFramesPerTurn && frames.reduce(0, +) < 7 * Delivery.framesPerTurn)
         // All of them have more in the next turn, too.
-        #expect(share.frames(in: 2) == Delivery.leastFramesPerTurn)
+        expectEqual(share.frames(in: 2), Delivery.leastFramesPerTurn)
         share.exceeded(in: 2)
-        #expect(share.frames(in: 3) == Delivery.framesPerTurn)
-        #expect(share.frames(in: 9) == Delivery.framesPerTurn)
+        expectEqual(share.frames(in: 3), Delivery.framesPerTurn)
+        expectEqual(share.frames(in: 9), Delivery.framesPerTurn)
     }
 
     // MARK: Stalls
 
     @Test func `a peer has stalled when it took nothing for the timeout`() {
         var state = BackPressure()
-        #expect(state.stallDeadline == nil && !Self.isStalled(&state, at: 0))
+        expect(state.stallDeadline == nil && !Self.isStalled(&state, at: 0))
         state.backlogged(now: Self.start, limits: Self.limits)
-        #expect(state.isWritingPaused && state.stallDeadline == Self.start.advanced(by: .seconds(30)))
-        #expect(!Self.isStalled(&state, at: 29))
-        #expect(!Self.isStalled(&state, at: 30, hasProgressed: true))
-        #expect(state.stallDeadline == Self.start.advanced(by: .seconds(60)))
-        #expect(Self.isStalled(&state, at: 60))
+        expect(state.isWritingPaused && state.stallDeadline == Self.start.advanced(by: .seconds(30)))
+        expect(!Self.isStalled(&state, at: 29))
+        expect(!Self.isStalled(&state, at: 30, hasProgressed: true))
+        expectEqual(state.stallDeadline, Self.start.advanced(by: .seconds(60)))
+        expect(Self.isStalled(&state, at: 60))
         #expect(Self.drain(&state) == (reading: false, writing: true))
-        #expect(state.stallDeadline == nil)
+        expectNil(state.stallDeadline)
     }
 
     @Test func `a peer that takes no answers has stalled even if writing is not paused`() {
         var state = BackPressure()
-        #expect(Self.answer(&state, 1001, buffered: 1001))
-        #expect(Self.isStalled(&state, at: 30))
+        expect(Self.answer(&state, 1001, buffered: 1001))
+        expect(Self.isStalled(&state, at: 30))
         // The time began when reading was paused.
         state = BackPressure()
-        #expect(Self.answer(&state, 1001, buffered: 1001))
+        expect(Self.answer(&state, 1001, buffered: 1001))
         state.backlogged(now: Self.start.advanced(by: .seconds(10)), limits: Self.limits)
-        #expect(state.stallDeadline == Self.start.advanced(by: .seconds(30)))
+        expectEqual(state.stallDeadline, Self.start.advanced(by: .seconds(30)))
     }
 
     @Test func `the mark is at most the limit`() {
-        #expect(OutputLimits(backlogBytes: 1 << 20, stallTimeout: .seconds(1)).mark == SocketStream.highWater)
-        #expect(Self.limits.mark == 1000)
+        expectEqual(OutputLimits(backlogBytes: 1 << 20, stallTimeout: .seconds(1)).mark, SocketStream.highWater)
+        expectEqual(Self.limits.mark, 1000)
     }
 }

@@ -50,9 +50,9 @@ struct EventLoopTests {
             }
         }
         loop.shutdown()
-        #expect(order.withLock { $0 } == Array(0..<1000))
-        #expect(onLoop.withLock { $0 }.allSatisfy { $0 })
-        #expect(!loop.isOnLoop)
+        expectEqual(order.withLock { $0 }, Array(0..<1000))
+        expect(onLoop.withLock { $0 }.allSatisfy { $0 })
+        expect(!loop.isOnLoop)
     }
 
     @Test func `jobs for a busy loop cause no wake-up`() async throws {
@@ -61,17 +61,17 @@ struct EventLoopTests {
         let before = loop.counters.wakeUps
         let count = Lock(0)
         for _ in 0..<10_000 { loop.execute { count.withLock { $0 += 1 } } }
-        #expect(loop.counters.wakeUps == before)
+        expectEqual(loop.counters.wakeUps, before)
         blocked.release()
         await loop.turn()
-        #expect(count.withLock { $0 } == 10_000)
+        expectEqual(count.withLock { $0 }, 10_000)
         loop.shutdown()
     }
 
     @Test func `a closure runs in place of a loop that waits, and not while the loop is busy`() async throws {
         let loop = try EventLoop()
         let blocked = BlockedLoop(loop)
-        #expect(loop.whileAsleep { true } == nil)
+        expectNil(loop.whileAsleep { true })
         blocked.release()
         let order = Lock<[String]>([])
         try await eventually {
@@ -79,10 +79,10 @@ struct EventLoopTests {
         }
         loop.execute { order.withLock { $0.append("job") } }
         await loop.turn()
-        #expect(order.withLock { $0 } == ["in place of the loop", "job"])
-        #expect(!loop.isOnLoop)
+        expectEqual(order.withLock { $0 }, ["in place of the loop", "job"])
+        expect(!loop.isOnLoop)
         loop.shutdown()
-        #expect(loop.whileAsleep { true } == nil)
+        expectNil(loop.whileAsleep { true })
     }
 
     @Test func `a job that keeps adding jobs does not delay timers`() async throws {
@@ -95,7 +95,7 @@ struct EventLoopTests {
         let log = Log()
         let timer = NamedTimer("fired", log)
         loop.schedule(timer, at: loop.now)
-        #expect(await self.first(1, of: log) == ["fired"])
+        await expectEqual(self.first(1, of: log), ["fired"])
         stop.withLock { $0 = true }
         loop.shutdown()
     }
@@ -108,7 +108,7 @@ struct EventLoopTests {
         let now = loop.now
         for (timer, delay) in zip(timers, [3, 2, 1, 1]) { loop.schedule(timer, at: now.advanced(by: .milliseconds(delay))) }
         blocked.release()
-        #expect(await self.first(4, of: log) == ["first", "also first", "second", "third"])
+        await expectEqual(self.first(4, of: log), ["first", "also first", "second", "third"])
         loop.shutdown()
     }
 
@@ -124,9 +124,9 @@ struct EventLoopTests {
         loop.schedule(cancelled, at: nil)
         loop.schedule(last, at: now.advanced(by: .milliseconds(2)))
         blocked.release()
-        #expect(await self.first(2, of: log) == ["moved", "last"])
+        await expectEqual(self.first(2, of: log), ["moved", "last"])
         await loop.turn()
-        #expect(log.names == ["moved", "last"])
+        expectEqual(log.names, ["moved", "last"])
         loop.shutdown()
     }
 
@@ -139,9 +139,9 @@ struct EventLoopTests {
         // The loop's thread may not sleep yet, but nothing else wakes it from here on.
         let before = loop.counters.wakeUps
         loop.schedule(second, at: loop.now.advanced(by: .seconds(3600)))
-        #expect(loop.counters.wakeUps == before)
+        expectEqual(loop.counters.wakeUps, before)
         loop.schedule(first, at: loop.now)
-        #expect(await self.first(1, of: log) == ["first"])
+        await expectEqual(self.first(1, of: log), ["first"])
         loop.shutdown()
     }
 
@@ -153,7 +153,7 @@ struct EventLoopTests {
         let retained = NamedTimer("retained", log)
         loop.schedule(retained, at: loop.now)
         blocked.release()
-        #expect(await self.first(1, of: log) == ["retained"])
+        await expectEqual(self.first(1, of: log), ["retained"])
         loop.shutdown()
     }
 
@@ -169,7 +169,7 @@ struct EventLoopTests {
         let log = Log()
         let timers = (0..<50).map { CheckingTimer(loop, loop.now + Int64($0 * 137_731), log) }
         for client in timers { loop.schedule(client, at: client.due) }
-        #expect(await self.first(50, of: log) == Array(repeating: "on time", count: 50))
+        await expectEqual(self.first(50, of: log), Array(repeating: "on time", count: 50))
         loop.shutdown()
     }
 
@@ -181,13 +181,13 @@ struct EventLoopTests {
             let streams = (0..<10).map { _ in SocketStream(loop: loop, events: EventRecorder()) }
             last = streams.last
             let before = loop.counters.wakeUps
-            for stream in streams { #expect(loop.requestService(of: stream, at: loop.now.advanced(by: .seconds(3600)))) }
-            #expect(loop.counters.wakeUps - before <= 1)
+            for stream in streams { expect(loop.requestService(of: stream, at: loop.now.advanced(by: .seconds(3600)))) }
+            expect(loop.counters.wakeUps - before <= 1)
         }
-        #expect(last != nil)
+        expect(last != nil)
         loop.shutdown()
-        #expect(last == nil)
-        #expect(!loop.requestService(of: SocketStream(loop: loop, events: EventRecorder()), at: loop.now))
+        expectNil(last)
+        expect(!loop.requestService(of: SocketStream(loop: loop, events: EventRecorder()), at: loop.now))
     }
 
     @Test func `a job after shutdown is rejected`() async throws {
@@ -195,8 +195,8 @@ struct EventLoopTests {
         loop.shutdown()
         let ran = Lock(false)
         let isAccepted = loop.execute { ran.withLock { $0 = true } }
-        #expect(!isAccepted)
-        #expect(!ran.withLock { $0 })
+        expect(!isAccepted)
+        expect(!ran.withLock { $0 })
         loop.shutdown()
     }
 
@@ -208,7 +208,7 @@ struct EventLoopTests {
                 continuation.resume()
             }
         }
-        #expect(!loop.execute {})
+        expect(!loop.execute {})
     }
 
     @Test func `tokens are not reused`() async throws {
@@ -227,6 +227,6 @@ struct EventLoopTests {
         }
         await loop.turn()
         loop.shutdown()
-        #expect(Set(tokens.withLock { $0 }).count == 3)
+        expectEqual(Set(tokens.withLock { $0 }).count, 3)
     }
 }

@@ -1,4 +1,5 @@
 import Foundation
+import TestSupport
 import Testing
 
 /// The privacy manifest, which Xcode includes in the privacy report of an app.
@@ -10,9 +11,9 @@ import Testing
         let value = try PropertyListSerialization.propertyList(from: Data(contentsOf: file), options: [], format: nil)
         let manifest = try #require(value as? [String: Any])
         let lists = ["NSPrivacyTrackingDomains", "NSPrivacyCollectedDataTypes", "NSPrivacyAccessedAPITypes"]
-        #expect(manifest.keys.sorted() == (lists + ["NSPrivacyTracking"]).sorted())
-        #expect(manifest["NSPrivacyTracking"] as? Bool == false)
-        for key in lists { #expect((manifest[key] as? [Any])?.isEmpty == true, "\(key)") }
+        expectEqual(manifest.keys.sorted(), (lists + ["NSPrivacyTracking"]).sorted())
+        expectEqual(manifest["NSPrivacyTracking"] as? Bool, false)
+        for key in lists { expectEqual((manifest[key] as? [Any])?.isEmpty, true, "\(key)") }
     }
 
     @Test func `apps link no code with an API that needs a reason`() throws {
@@ -30,11 +31,11 @@ import Testing
         let programs = ["Tool/", "Network/RealtimeSockets/", "Network/CRealtimeSystem/"]
         let paths = (FileManager.default.enumerator(atPath: Self.sources.path)?.allObjects ?? []).compactMap { $0 as? String }
         let files = paths.filter { path in path.hasSuffix(".swift") && !programs.contains { path.hasPrefix($0) } }
-        #expect(files.count > 200)
+        expect(files.count > 200)
         for file in files {
             let text = try String(contentsOf: Self.sources.appendingPathComponent(file), encoding: .utf8)
             for line in text.split(separator: "\n") where !line.drop(while: { $0 == " " }).hasPrefix("//") {
-                #expect(line.firstMatch(of: pattern) == nil, "\(file): \(line)")
+                expectNil(line.firstMatch(of: pattern), "\(file): \(line)")
             }
         }
     }

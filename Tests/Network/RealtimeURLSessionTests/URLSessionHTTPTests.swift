@@ -67,22 +67,22 @@ import Testing
         try await self.withServer { base, handler in
             let request = HTTPRequest("POST", self.endpoint(base, "/echo?a=b%20c"), headers: ["X-Token": "t"], body: Array("body".utf8))
             let response = try await URLSessionHTTPTransport().send(request)
-            #expect(response.head.status == 418)
-            #expect(response.head.headers["x-echo"] == "yes")
-            #expect(response.body == Array("body".utf8))
+            expectEqual(response.head.status, 418)
+            expectEqual(response.head.headers["x-echo"], "yes")
+            expectEqual(response.body, Array("body".utf8))
             let seen = handler.requests.withLock { $0 }
-            #expect(seen.map(\.head.target) == ["/echo?a=b%20c"])
-            #expect(seen.map(\.head.method) == ["POST"])
-            #expect(seen.first?.head.headers["X-Token"] == "t")
-            #expect(seen.first?.head.headers["Cookie"] == nil)
+            expectEqual(seen.map(\.head.target), ["/echo?a=b%20c"])
+            expectEqual(seen.map(\.head.method), ["POST"])
+            expectEqual(seen.first?.head.headers["X-Token"], "t")
+            expectNil(seen.first?.head.headers["Cookie"])
         }
     }
 
     @Test func `a redirect is returned and not followed`() async throws {
         try await self.withServer { base, handler in
             let response = try await URLSessionHTTPTransport().send(HTTPRequest("GET", self.endpoint(base, "/redirect")))
-            #expect(response.head.status == 302)
-            #expect(handler.requests.withLock { $0.count } == 1)
+            expectEqual(response.head.status, 302)
+            expectEqual(handler.requests.withLock { $0.count }, 1)
         }
     }
 
@@ -91,14 +91,14 @@ import Testing
             let response = try await URLSessionHTTPTransport().open(HTTPRequest("POST", self.endpoint(base, "/long"), body: [1]))
             var body: [UInt8] = []
             while let piece = try await response.body.next() {
-                #expect(!piece.isEmpty)
+                expect(!piece.isEmpty)
                 body += piece
                 if body.count >= 500_000, let rest = handler.rest.withLock({ $0.take() }) { rest() }
                 for _ in 0..<10 { await Task.yield() }
             }
-            #expect(body.count == 2_000_000)
-            #expect(body == Handler.longBody)
-            #expect(handler.requests.withLock { $0.count } == 1)
+            expectEqual(body.count, 2_000_000)
+            expectEqual(body, Handler.longBody)
+            expectEqual(handler.requests.withLock { $0.count }, 1)
         }
     }
 
@@ -115,7 +115,7 @@ import Testing
             try await eventually { begun.body == "\u{1}\u{2}\u{3}" }
             exchange.cancel()
             exchange.start()
-            #expect(begun.events.count == 2 && handler.requests.withLock { $0.count } == 2)
+            expect(begun.events.count == 2 && handler.requests.withLock { $0.count } == 2)
         }
     }
 
@@ -123,7 +123,7 @@ import Testing
         // The system never assigns this port to a test.
         let unused = Endpoint(scheme: "http", host: "127.0.0.1", port: 1)
         let error = await #expect(throws: TransportError.self) { try await URLSessionHTTPTransport().open(HTTPRequest("GET", unused)) }
-        #expect(error?.code == .refused)
+        expectEqual(error?.code, .refused)
     }
 
     @Test func `cancelling ends the wait for the head and for the body`() async throws {
@@ -131,13 +131,13 @@ import Testing
             let waiting = Task { try await URLSessionHTTPTransport().open(HTTPRequest("GET", self.endpoint(base, "/silent"))) }
             waiting.cancel()
             let error = await #expect(throws: TransportError.self) { try await waiting.value }
-            #expect(error?.code == .cancelled)
+            expectEqual(error?.code, .cancelled)
             let response = try await URLSessionHTTPTransport().open(HTTPRequest("GET", self.endpoint(base, "/begun")))
-            #expect(try await response.body.next() == [1, 2, 3])
+            try await expectEqual(response.body.next(), [1, 2, 3])
             let reading = Task { try await response.body.next() }
             reading.cancel()
             let second = await #expect(throws: TransportError.self) { try await reading.value }
-            #expect(second?.code == .cancelled)
+            expectEqual(second?.code, .cancelled)
         }
     }
 }
@@ -159,7 +159,7 @@ import Testing
         time.schedule(alarm, at: start.advanced(by: .seconds(3600)))
         time.schedule(alarm, at: start.advanced(by: .milliseconds(20)))
         for await _ in alarm.stream { break }
-        #expect(time.now >= start.advanced(by: .milliseconds(20)))
+        expect(time.now >= start.advanced(by: .milliseconds(20)))
     }
 
     @Test func `timers fire in order and a cancelled timer does not fire`() async {
@@ -171,8 +171,8 @@ import Testing
         time.schedule(never, at: nil)
         time.schedule(first, at: start.advanced(by: .milliseconds(5)))
         for await _ in first.stream { break }
-        #expect(time.now >= start.advanced(by: .milliseconds(5)))
+        expect(time.now >= start.advanced(by: .milliseconds(5)))
         for await _ in second.stream { break }
-        #expect(time.now >= start.advanced(by: .milliseconds(30)))
+        expect(time.now >= start.advanced(by: .milliseconds(30)))
     }
 }

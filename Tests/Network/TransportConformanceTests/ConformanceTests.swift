@@ -11,7 +11,7 @@ import Testing
         try await transport.with(.echo) { connector in
             let (connection, probe) = connector.connect()
             let head = try await probe.opened()
-            #expect(head.status == transport.openingStatus)
+            expectEqual(head.status, transport.openingStatus)
             let messages = (0..<200).map { (number: Int) -> WebSocketMessage in
                 number % 3 == 0 ? .binary([UInt8(number)]) : .text("message \(number) ü🙂")
             }
@@ -19,7 +19,7 @@ import Testing
             connection.flush()
             for message in messages { try await probe.expect(message) }
             connection.close(.normal, reason: "")
-            #expect(await probe.closed() == .requested)
+            await expectEqual(probe.closed(), .requested)
         }
     }
 
@@ -51,8 +51,8 @@ import Testing
             let (_, probe) = connector.connect()
             _ = try await probe.opened()
             try await probe.expect(.text("why"))
-            #expect(await probe.next() == .closed(.peer(CloseCode(rawValue: 4001), "not you")))
-            #expect(await connector.server.ends.closed() == .requested)
+            await expectEqual(probe.next(), .closed(.peer(CloseCode(rawValue: 4001), "not you")))
+            await expectEqual(connector.server.ends.closed(), .requested)
         }
     }
 
@@ -97,7 +97,7 @@ import Testing
             connection.open()
             _ = try await probe.opened()
             let isWhole = try await probe.message() == downwards
-            #expect(isWhole)
+            expect(isWhole)
             try await probe.expect(.text("whole"))
             connection.abandon()
         }
@@ -128,15 +128,15 @@ import Testing
             _ = try await probe.opened()
             connection.enqueue(.text("close, please"))
             connection.flush()
-            #expect(await probe.closed() == .peer(CloseCode(rawValue: 4321), "because ü"))
+            await expectEqual(probe.closed(), .peer(CloseCode(rawValue: 4321), "because ü"))
 
             let (second, secondProbe) = connector.connect()
             _ = try await secondProbe.opened()
             // The end of the first connection, as reported to the server.
-            #expect(await connector.server.ends.closed() == .requested)
+            await expectEqual(connector.server.ends.closed(), .requested)
             second.close(CloseCode(rawValue: 3000), reason: "enough")
-            #expect(await secondProbe.closed() == .requested)
-            #expect(await connector.server.ends.closed() == .peer(CloseCode(rawValue: 3000), "enough"))
+            await expectEqual(secondProbe.closed(), .requested)
+            await expectEqual(connector.server.ends.closed(), .peer(CloseCode(rawValue: 3000), "enough"))
         }
     }
 
@@ -152,14 +152,14 @@ import Testing
             _ = try await probe.opened()
             connection.enqueue(.text("close, please"))
             connection.flush()
-            #expect(await probe.closed() == .peer(CloseCode(rawValue: code), "because ü"))
-            #expect(await connector.server.ends.closed() == .requested)
+            await expectEqual(probe.closed(), .peer(CloseCode(rawValue: code), "because ü"))
+            await expectEqual(connector.server.ends.closed(), .requested)
 
             let (second, secondProbe) = connector.connect()
             _ = try await secondProbe.opened()
             second.close(CloseCode(rawValue: code), reason: "enough")
-            #expect(await secondProbe.closed() == .requested)
-            #expect(await connector.server.ends.closed() == .peer(CloseCode(rawValue: code), "enough"))
+            await expectEqual(secondProbe.closed(), .requested)
+            await expectEqual(connector.server.ends.closed(), .peer(CloseCode(rawValue: code), "enough"))
         }
     }
 
@@ -172,9 +172,9 @@ import Testing
             let messages = (1...50).map { WebSocketMessage.binary([UInt8](repeating: UInt8($0), count: 10_000)) }
             for message in messages { connection.enqueue(message) }
             connection.close(CloseCode(rawValue: 4000), reason: "done")
-            #expect(await probe.closed() == .requested)
-            #expect(await connector.server.ends.closed() == .peer(CloseCode(rawValue: 4000), "done"))
-            #expect(received.all == messages)
+            await expectEqual(probe.closed(), .requested)
+            await expectEqual(connector.server.ends.closed(), .peer(CloseCode(rawValue: 4000), "done"))
+            expectEqual(received.all, messages)
         }
     }
 
@@ -187,7 +187,7 @@ import Testing
                 Issue.record("it should be rejected")
                 return
             }
-            #expect(error.code == .upgradeRejected && error.status == status)
+            expect(error.code == .upgradeRejected && error.status == status)
         }
     }
 
@@ -201,7 +201,7 @@ import Testing
             let (_, probe) = connector.connect()
             _ = try await probe.opened()
             for number in 1...50 { try await probe.expect(.text("\(number)")) }
-            #expect(await probe.closed() == .peer(.goingAway, ""))
+            await expectEqual(probe.closed(), .peer(.goingAway, ""))
         }
     }
 
@@ -230,7 +230,7 @@ import Testing
             abandoned.open()
             let (connection, probe) = connector.connect()
             _ = try await probe.opened()
-            #expect(connector.server.requests.all.count == 1)
+            expectEqual(connector.server.requests.all.count, 1)
             connection.abandon()
         }
     }
@@ -250,7 +250,7 @@ import Testing
         try await transport.with(pinging) { connector in
             let (connection, probe) = connector.connect()
             _ = try await probe.opened()
-            #expect(await probe.next() == .message(WebSocketMessage(.ping, Array("abc".utf8))))
+            await expectEqual(probe.next(), .message(WebSocketMessage(.ping, Array("abc".utf8))))
             try await probe.expect(.text("pong: abc"))
             connection.abandon()
         }
@@ -289,7 +289,7 @@ import Testing
             // More than the system's buffers take.
             for _ in 0..<4 { connection.enqueue(.binary([UInt8](repeating: 7, count: 15 << 20))) }
             connection.flush()
-            #expect(await probe.next() == .writing(paused: true))
+            await expectEqual(probe.next(), .writing(paused: true))
             // The transport still accepts messages.
             connection.enqueue(.binary([7]))
             connection.flush()
@@ -300,10 +300,10 @@ import Testing
             while events.count < 6 { events.append(await probe.next()) }
             let answers = (0..<4).map { _ in Probe.Event.message(.text("\(15 << 20)")) } + [.message(.text("1"))]
             // Answers may arrive before the last bytes have been sent.
-            #expect(events.filter { $0 != .writing(paused: false) } == answers)
-            #expect(events.count { $0 == .writing(paused: false) } == 1)
+            expectEqual(events.filter { $0 != .writing(paused: false) }, answers)
+            expectEqual(events.count { $0 == .writing(paused: false) }, 1)
             connection.close(.normal, reason: "")
-            #expect(await probe.next() == .closed(.requested))
+            await expectEqual(probe.next(), .closed(.requested))
         }
     }
 
@@ -315,9 +315,9 @@ import Testing
         try await transport.with(choosing) { connector in
             let (connection, probe) = connector.connect("/path?query=1", subprotocols: ["one", "two"], headers: ["X-Own": "value"])
             let head = try await probe.opened()
-            #expect(head.headers["Sec-WebSocket-Protocol"] == "two")
+            expectEqual(head.headers["Sec-WebSocket-Protocol"], "two")
             let request = try #require(connector.server.requests.all.first)
-            #expect(request.target == "/path?query=1" && request.headers["X-Own"] == "value")
+            expect(request.target == "/path?query=1" && request.headers["X-Own"] == "value")
             connection.abandon()
         }
     }
@@ -331,8 +331,8 @@ import Testing
                 Issue.record("it should be rejected")
                 return
             }
-            #expect(error.code == .upgradeRejected && error.status == status)
-            #expect(error.response?.head.status == status && error.response?.head.headers["X-Reason"] == "unknown")
+            expect(error.code == .upgradeRejected && error.status == status)
+            expect(error.response?.head.status == status && error.response?.head.headers["X-Reason"] == "unknown")
         }
     }
 
@@ -349,7 +349,7 @@ import Testing
             Issue.record("it should be rejected")
             return
         }
-        #expect(error.code == .refused)
+        expectEqual(error.code, .refused)
         connection.abandon()
     }
 

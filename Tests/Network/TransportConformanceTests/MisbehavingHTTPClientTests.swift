@@ -63,16 +63,16 @@ import Testing
         }
 
         /// Connects, and receives the first line.
-        func begin(_ token: String) async throws { #expect(try await self.send("poll", token) == "200 hello\n") }
+        func begin(_ token: String) async throws { try await expectEqual(self.send("poll", token), "200 hello\n") }
     }
 
     @Test func `requests without a connection, or after its end, are refused`() async throws {
         try await Fixture.with { fixture in
-            #expect(try await fixture.send("send", "unknown", "x") == "404 ")
+            try await expectEqual(fixture.send("send", "unknown", "x"), "404 ")
             try await fixture.begin("a")
-            #expect(try await fixture.send("send", "a", "close") == "200 ")
-            #expect(try await fixture.send("send", "a", "x") == "404 ")
-            #expect(try await fixture.send("poll", "a") == "410 ")
+            try await expectEqual(fixture.send("send", "a", "close"), "200 ")
+            try await expectEqual(fixture.send("send", "a", "x"), "404 ")
+            try await expectEqual(fixture.send("poll", "a"), "410 ")
         }
     }
 
@@ -81,13 +81,13 @@ import Testing
             try await fixture.begin("a")
             let large = fixture.request("send", "a", [UInt8](repeating: 0x61, count: 2 << 20))
             do throws(TransportError) {
-                #expect(try await fixture.http.send(large).head.status == 413)
+                try await expectEqual(fixture.http.send(large).head.status, 413)
             } catch {
                 // The listener doesn't read the rest of the body.
-                #expect(error.code == .closed || error.code == .reset)
+                expect(error.code == .closed || error.code == .reset)
             }
-            #expect(try await fixture.send("send", "a", "item 7 x\nend 7") == "200 ")
-            #expect(try await fixture.send("poll", "a") == "200 = 7 1\n")
+            try await expectEqual(fixture.send("send", "a", "item 7 x\nend 7"), "200 ")
+            try await expectEqual(fixture.send("poll", "a"), "200 = 7 1\n")
         }
     }
 
@@ -102,9 +102,9 @@ import Testing
                 return (exchange, recorded)
             }
             try await eventually { exchanges.count(where: { $0.1.hasEnded }) == 49 }
-            #expect(try await fixture.send("send", "a", "item 7 x\nend 7") == "200 ")
+            try await expectEqual(fixture.send("send", "a", "item 7 x\nend 7"), "200 ")
             try await eventually { exchanges.allSatisfy { $0.1.hasEnded } }
-            #expect(exchanges.map(\.1.body).sorted() == [String](repeating: "", count: 49) + ["= 7 1\n"])
+            expectEqual(exchanges.map(\.1.body).sorted(), [String](repeating: "", count: 49) + ["= 7 1\n"])
         }
     }
 
@@ -124,8 +124,8 @@ import Testing
                     answers += String(decoding: more, as: UTF8.self)
                 }
             }
-            #expect(try await fixture.send("send", "a", "end 7") == "200 ")
-            #expect(try await fixture.send("poll", "a") == "200 = 7 \(count)\n")
+            try await expectEqual(fixture.send("send", "a", "end 7"), "200 ")
+            try await expectEqual(fixture.send("poll", "a"), "200 = 7 \(count)\n")
         }
     }
 }

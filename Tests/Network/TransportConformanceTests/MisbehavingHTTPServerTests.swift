@@ -214,7 +214,7 @@ import Testing
         ) { fixture in
             _ = try await fixture.probe.opened()
             try await fixture.probe.expect(.text("a"))
-            #expect(await fixture.probe.closed() == .peer(.normal, ""))
+            await expectEqual(fixture.probe.closed(), .peer(.normal, ""))
         }
     }
 
@@ -233,7 +233,7 @@ import Testing
         ) { fixture in
             _ = try await fixture.probe.opened()
             try await fixture.probe.expect(.text("a"))
-            #expect(await fixture.probe.closed() == .peer(.normal, ""))
+            await expectEqual(fixture.probe.closed(), .peer(.normal, ""))
         }
     }
 
@@ -306,13 +306,13 @@ import Testing
             await hasRead.wait()
             if closes {
                 fixture.connection.close(.normal, reason: "")
-                #expect(await fixture.probe.closed() == .requested)
+                await expectEqual(fixture.probe.closed(), .requested)
             } else {
                 fixture.connection.abandon()
             }
             // The server notices the end.
             await hasEnded.wait()
-            #expect(fixture.probe.isEmpty && fixture.clock.untilNextDeadline == nil)
+            expect(fixture.probe.isEmpty && fixture.clock.untilNextDeadline == nil)
         }
     }
 
@@ -328,10 +328,10 @@ import Testing
             try await fixture.probe.expect(.text("a"))
             fixture.connection.enqueue(.text("message"))
             fixture.connection.close(.normal, reason: "")
-            #expect(fixture.probe.isEmpty)
+            expect(fixture.probe.isEmpty)
             fixture.clock.advance(by: .seconds(5))
-            #expect(await fixture.probe.closed() == .requested)
-            #expect(fixture.clock.untilNextDeadline == nil)
+            await expectEqual(fixture.probe.closed(), .requested)
+            expectNil(fixture.clock.untilNextDeadline)
         }
     }
 }

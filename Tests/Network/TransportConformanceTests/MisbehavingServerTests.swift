@@ -30,14 +30,14 @@ import Testing
     func `a server that closes the connection immediately is an error`(over wire: Wire) async throws {
         try await RawServer.with({ _ in }, over: wire) { probe, _ in
             let error = await self.failure(probe)
-            #expect(error?.code == .closed || error?.code == .reset, "\(String(describing: error))")
+            expect(error?.code == .closed || error?.code == .reset, "\(String(describing: error))")
         }
     }
 
     @Test(arguments: Wire.available)
     func `a server that closes the connection without a response is an error`(over wire: Wire) async throws {
         try await self.with(over: wire, { _, _ in }) { probe, _ in
-            #expect(await self.failure(probe)?.code == .closed)
+            await expectEqual(self.failure(probe)?.code, .closed)
         }
     }
 
@@ -68,7 +68,7 @@ import Testing
     func `a status other than 101 is a rejection with that status`(response: (text: String, status: Int), over wire: Wire) async throws {
         try await self.with(over: wire, { peer, _ in try peer.send(Array(response.text.utf8)) }) { probe, _ in
             let error = await self.failure(probe)
-            #expect(error?.code == .upgradeRejected && error?.status == response.status, "\(String(describing: error))")
+            expect(error?.code == .upgradeRejected && error?.status == response.status, "\(String(describing: error))")
         }
     }
 
@@ -87,13 +87,13 @@ import Testing
     func `an invalid response is an error`(response: (text: String, code: TransportError.Code), over wire: Wire) async throws {
         try await self.with(over: wire, { peer, _ in try peer.send(Array(response.text.utf8)) }) { probe, _ in
             let error = await self.failure(probe)
-            #expect(error?.code == response.code, "\(String(describing: error))")
+            expectEqual(error?.code, response.code, "\(String(describing: error))")
         }
     }
 
     @Test func `a response without TLS is a TLS error`() async throws {
         try await RawServer.with({ try $0.send(Array("HTTP/1.1 400 Bad Request\r\n\r\n".utf8)) }, over: .tls) { probe, _ in
-            #expect(await self.failure(probe)?.code == .tlsFailed)
+            await expectEqual(self.failure(probe)?.code, .tlsFailed)
         }
     }
 
@@ -117,7 +117,7 @@ import Testing
         let probe = Probe()
         let request = WebSocketRequest(wire.endpoint(server.port), timeout: .milliseconds(50))
         wire.transport().makeConnection(request, id: ConnectionID(rawValue: 1), events: probe).open()
-        #expect(await self.failure(probe)?.code == .timedOut)
+        await expectEqual(self.failure(probe)?.code, .timedOut)
         await server.stop()
     }
 
@@ -128,7 +128,7 @@ import Testing
         ) { probe, _ in
             _ = try await probe.opened()
             try await probe.expect(.text("whole"))
-            #expect(await self.failure(probe)?.code == .closed)
+            await expectEqual(self.failure(probe)?.code, .closed)
         }
     }
 
@@ -152,11 +152,11 @@ import Testing
         _ = try await probe.opened()
         try await probe.expect(.text("slow ü"))
         try await probe.expect(.text(""))
-        #expect(await probe.closed() == .peer(CloseCode(rawValue: 4001), "the end"))
+        await expectEqual(probe.closed(), .peer(CloseCode(rawValue: 4001), "the end"))
         await server.stop()
         await listener.stop()
         loop.shutdown()
-        #expect(count.value > (wire == .plain ? 150 : 1000))
+        expect(count.value > (wire == .plain ? 150 : 1000))
     }
 
     @Test(
@@ -180,11 +180,11 @@ import Testing
             _ = try await probe.opened()
             try await probe.expect(.text("before"))
             let error = await self.failure(probe)
-            #expect(error?.code == (frame.code == .tooLarge ? .tooLarge : .protocolViolation))
+            expectEqual(error?.code, (frame.code == .tooLarge ? .tooLarge : .protocolViolation))
         }
         // The client has sent a masked close frame with the code.
         let bytes = received.withLock { $0 }
         try #require(bytes.count >= 8 && bytes[0] == 0x88)
-        #expect(UInt16(bytes[6] ^ bytes[2]) << 8 | UInt16(bytes[7] ^ bytes[3]) == frame.code.rawValue)
+        expectEqual(UInt16(bytes[6] ^ bytes[2]) << 8 | UInt16(bytes[7] ^ bytes[3]), frame.code.rawValue)
     }
 }

@@ -40,7 +40,7 @@ struct NginxRelayTests {
             let client = RecordedRelayClient(port: nginx.port, isSecure: isSecure)
             try await client.connected(kind)
             try await client.exchange(with: relay.server)
-            #expect(client.losses.isEmpty)
+            expect(client.losses.isEmpty)
         }
     }
 
@@ -52,7 +52,7 @@ struct NginxRelayTests {
             let client = RecordedRelayClient(port: nginx.port, isSecure: isSecure)
             try await client.connected(.polling)
             try await client.exchange(with: relay.server)
-            #expect(client.losses.isEmpty)
+            expect(client.losses.isEmpty)
         }
     }
 
@@ -65,7 +65,7 @@ struct NginxRelayTests {
             let client = RecordedRelayClient(port: nginx.port, isSecure: false)
             try await client.connected(.stream)
             try await client.exchange(with: relay.server)
-            #expect(client.losses.isEmpty)
+            expect(client.losses.isEmpty)
         }
     }
 
@@ -85,7 +85,7 @@ struct NginxRelayTests {
             // The end of the large message may arrive only with the next one.
             relay.server.broadcast("+ next")
             try await client.message("next")
-            #expect(client.hasReceived(large) && client.losses.isEmpty)
+            expect(client.hasReceived(large) && client.losses.isEmpty)
         }
     }
 
@@ -97,7 +97,7 @@ struct NginxRelayTests {
             // The server has written the beginning of the stream by then.
             try await eventually { relay.server.connectionCount == 1 }
             try await Self.roundTrips(nginx)
-            #expect(!client.isConnected)
+            expect(!client.isConnected)
             // What fills the buffers passes, and the rest of the stream remains in them.
             let padding = String(repeating: "x", count: 1000)
             try await eventually("the buffers are full") {
@@ -106,7 +106,7 @@ struct NginxRelayTests {
             }
             relay.server.broadcast("+ remainder")
             try await Self.roundTrips(nginx)
-            #expect(!client.hasReceived("remainder"))
+            expect(!client.hasReceived("remainder"))
             try await eventually("the buffers are full") {
                 relay.server.broadcast("+ \(padding)")
                 return client.hasReceived("remainder")
@@ -132,10 +132,10 @@ struct NginxRelayTests {
         exchange.start()
         try await eventually { responders.all.count == 1 }
         try await Self.roundTrips(nginx)
-        #expect(events.events.isEmpty)
+        expect(events.events.isEmpty)
         responders.all[0].write(Array("a".utf8))
         try await eventually { events.body == "a" }
-        #expect(events.events.first == .head(200))
+        expectEqual(events.events.first, .head(200))
         exchange.cancel()
         await nginx.stop()
         await listener.stop()
@@ -158,7 +158,7 @@ struct NginxRelayTests {
         } _: { relay, nginx in
             let client = RecordedRelayClient(port: nginx.port, isSecure: isSecure)
             let error = try await client.failure("the stream is lost") { $0.code == .closed || $0.code == .reset }
-            #expect(error.message.contains("localhost:\(nginx.port)"), "\(error)")
+            expect(error.message.contains("localhost:\(nginx.port)"), "\(error)")
             try await client.connected(.stream, 2)
         }
     }
@@ -171,10 +171,10 @@ struct NginxRelayTests {
             let client = RecordedRelayClient(port: nginx.port, isSecure: isSecure)
             // On a busy machine, the limit may end an attempt to connect before.
             let error = try await client.failure("the poll is answered") { $0.status == 504 && $0.code == .requestRejected }
-            #expect(error.message.contains("\(isSecure ? "https" : "http")://localhost:\(nginx.port)/relay/poll"), "\(error)")
-            #expect(error.message.contains("504 Gateway Time-out"), "\(error)")
+            expect(error.message.contains("\(isSecure ? "https" : "http")://localhost:\(nginx.port)/relay/poll"), "\(error)")
+            expect(error.message.contains("504 Gateway Time-out"), "\(error)")
             // The token in the query is a secret.
-            #expect(!error.message.contains("token"), "\(error)")
+            expect(!error.message.contains("token"), "\(error)")
             try await client.connected(.polling, 2)
         }
     }
@@ -186,12 +186,12 @@ struct NginxRelayTests {
             try await client.connected(kind)
             await relay.stop()
             switch (kind, try await client.loss()) {
-            case (.stream, .transport(let error)): #expect([.closed, .reset].contains(error.code), "\(error)")
-            case (_, .transport(let error)): #expect(error.status == 502 && error.message.contains("/relay/poll"), "\(error)")
+            case (.stream, .transport(let error)): expect([.closed, .reset].contains(error.code), "\(error)")
+            case (_, .transport(let error)): expect(error.status == 502 && error.message.contains("/relay/poll"), "\(error)")
             case (_, let reason): Issue.record("\(reason)")
             }
             let error = try await client.failure("the negotiation fails") { $0.message.contains("negotiation") }
-            #expect(error.code == .upgradeRejected && error.status == 502)
+            expect(error.code == .upgradeRejected && error.status == 502)
             try await relay.start()
             try await client.connected(kind, 2)
             try await client.exchange(with: relay.server)
@@ -211,7 +211,7 @@ struct NginxRelayTests {
                 return
             }
             // The next poll may have been sent afterwards.
-            #expect([.closed, .reset].contains(error.code) || kind == .polling && error.code == .refused, "\(error)")
+            expect([.closed, .reset].contains(error.code) || kind == .polling && error.code == .refused, "\(error)")
             _ = try await client.failure("nothing listens") { $0.code == .refused }
             try await nginx.start()
             try await client.connected(kind, 2)
@@ -229,7 +229,7 @@ struct NginxRelayTests {
                 try await SocketHTTPTransport(keepAlive: .off).send(request).head.headers["X-Configuration"] == "new"
             }
             try await client.exchange(with: relay.server)
-            #expect(client.losses.isEmpty)
+            expect(client.losses.isEmpty)
         }
     }
 }

@@ -57,12 +57,12 @@ import Testing
                 connection.flush()
             case .afterCloseFrame:
                 _ = try await probe.opened()
-                #expect(await probe.next() == .closed(.peer(CloseCode(rawValue: 4200), "bye")))
+                await expectEqual(probe.next(), .closed(.peer(CloseCode(rawValue: 4200), "bye")))
                 return
             case .afterClientCloseFrame:
                 _ = try await probe.opened()
                 connection.close(.normal, reason: "")
-                #expect(await probe.next() == .closed(.requested))
+                await expectEqual(probe.next(), .closed(.requested))
                 return
             }
             var last = await probe.next()
@@ -85,7 +85,7 @@ import Testing
             connection.close(.normal, reason: "")
             connection.open()
             await EventLoop.shared.settle()
-            #expect(probe.isEmpty)
+            expect(probe.isEmpty)
         }
     }
 
@@ -119,7 +119,7 @@ import Testing
         }
 
         let (total, all) = try await run(.max)
-        #expect(all.dropFirst() == texts.map { .message(.text($0)) }[...])
+        expectEqual(all.dropFirst(), texts.map { .message(.text($0)) }[...])
         // With TLS most of the bytes are certificates, and the length of a signature varies by a few bytes.
         for limit in stride(from: 0, through: wire == .plain ? total : total - 8, by: wire == .plain ? 1 : 31) {
             let (_, events) = try await run(limit)
@@ -127,9 +127,9 @@ import Testing
                 Issue.record("\(limit) bytes: \(events)")
                 continue
             }
-            #expect(error.code == .reset, "\(limit) bytes: \(error)")
+            expectEqual(error.code, .reset, "\(limit) bytes: \(error)")
             // The events before the end are the first ones of a run without a reset.
-            #expect(events.dropLast().dropFirst() == all.dropFirst().prefix(max(0, events.count - 2)), "\(limit) bytes: \(events)")
+            expectEqual(events.dropLast().dropFirst(), all.dropFirst().prefix(max(0, events.count - 2)), "\(limit) bytes: \(events)")
         }
         await listener.stop()
     }
@@ -165,11 +165,11 @@ import Testing
             connection.enqueue(.text(word))
             connection.flush()
             switch await probe.next() {
-            case .closed(.transport(let error)): #expect(word != "close" && error.code == .reset)
-            case .closed(let reason): #expect(word == "close" && reason == .peer(CloseCode(rawValue: 4200), "bye"))
+            case .closed(.transport(let error)): expect(word != "close" && error.code == .reset)
+            case .closed(let reason): expect(word == "close" && reason == .peer(CloseCode(rawValue: 4200), "bye"))
             case let other: Issue.record("\(other)")
             }
-            #expect(probe.isEmpty)
+            expect(probe.isEmpty)
         }
         await listener.stop()
     }

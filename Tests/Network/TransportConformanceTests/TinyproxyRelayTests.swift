@@ -37,7 +37,7 @@ struct TinyproxyRelayTests {
             let client = RecordedRelayClient(port: relay.port, isSecure: isSecure, proxy: proxy.configuration)
             try await client.connected(kind)
             try await client.exchange(with: relay.server)
-            #expect(client.losses.isEmpty)
+            expect(client.losses.isEmpty)
         }
     }
 
@@ -48,7 +48,7 @@ struct TinyproxyRelayTests {
             tls.trustRoots = .only([.file(Vectors.path("certificates/other-root.pem"))])
             let client = RecordedRelayClient(port: relay.port, isSecure: true, proxy: proxy.configuration, trusting: tls)
             let error = try await client.failure("the attempt fails") { _ in true }
-            #expect(error.code == .certificateRejected, "\(error)")
+            expectEqual(error.code, .certificateRejected, "\(error)")
         }
     }
 
@@ -63,9 +63,9 @@ struct TinyproxyRelayTests {
                 return
             }
             // The next poll may have been sent afterwards.
-            #expect([.closed, .reset].contains(error.code) || kind == .polling && error.code == .refused, "\(error)")
+            expect([.closed, .reset].contains(error.code) || kind == .polling && error.code == .refused, "\(error)")
             let refusal = try await client.failure("nothing listens") { $0.code == .refused }
-            #expect(refusal.message.contains("proxy") && refusal.message.contains("\(proxy.port)"), "\(refusal)")
+            expect(refusal.message.contains("proxy") && refusal.message.contains("\(proxy.port)"), "\(refusal)")
             try await proxy.start()
             try await client.connected(kind, 2)
             try await client.exchange(with: relay.server)
@@ -79,7 +79,7 @@ struct TinyproxyRelayTests {
         } _: { relay, proxy in
             let client = RecordedRelayClient(port: relay.port, isSecure: false, proxy: proxy.configuration)
             let error = try await client.failure("the tunnel is closed") { $0.code == .closed || $0.code == .reset }
-            #expect(error.message.contains("localhost:\(relay.port)"), "\(error)")
+            expect(error.message.contains("localhost:\(relay.port)"), "\(error)")
             try await client.connected(kind, 2)
         }
     }
@@ -99,9 +99,9 @@ struct TinyproxyRelayTests {
             let configuration = ProxyConfiguration.http(host: "127.0.0.1", port: proxy.port)
             let client = RecordedRelayClient(port: port, isSecure: false, proxy: configuration)
             let error = try await client.failure("the attempt fails") { _ in true }
-            #expect(error.code == .proxyRejected, "\(error)")
-            #expect(error.status == ["port": 403, "host": 403, "credentials": 407, "server": 500][reason], "\(error)")
-            #expect(error.message.contains(":\(proxy.port)"), "\(error)")
+            expectEqual(error.code, .proxyRejected, "\(error)")
+            expectEqual(error.status, ["port": 403, "host": 403, "credentials": 407, "server": 500][reason], "\(error)")
+            expect(error.message.contains(":\(proxy.port)"), "\(error)")
         }
     }
 }

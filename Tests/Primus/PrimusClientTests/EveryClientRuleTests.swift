@@ -10,19 +10,19 @@ import Testing
         let fixture = try await PrimusFixture { $0.connectTimeout = .zero }
         let invalid = PrimusConnection(fixture.configuration)
         let error = await #expect(throws: PrimusError.self) { try await invalid.run() }
-        #expect(error?.code == .invalidConfiguration && error?.code.description == "invalidConfiguration")
-        #expect(error?.message == "Invalid configuration: The connectTimeout must be greater than zero, but is 0.0 seconds.")
-        #expect(invalid.counters.messagesSent == 0)
+        expect(error?.code == .invalidConfiguration && error?.code.description == "invalidConfiguration")
+        expectEqual(error?.message, "Invalid configuration: The connectTimeout must be greater than zero, but is 0.0 seconds.")
+        expectEqual(invalid.counters.messagesSent, 0)
         invalid.open()
-        #expect(invalid.state == .closed(error))
+        expectEqual(invalid.state, .closed(error))
 
         var configuration = fixture.configuration
         configuration.connectTimeout = .seconds(5)
         let client = PrimusConnection(configuration)
         let refused = #expect(throws: PrimusError.self) { try client.update { $0.connectTimeout = .zero } }
-        #expect(refused == error && client.configuration.connectTimeout == .seconds(5))
+        expect(refused == error && client.configuration.connectTimeout == .seconds(5))
         try client.update { $0.connectTimeout = .seconds(7) }
-        #expect(client.configuration.connectTimeout == .seconds(7))
+        expectEqual(client.configuration.connectTimeout, .seconds(7))
     }
 
     @Test func `each invalid value is refused with the reason`() async throws {
@@ -39,7 +39,7 @@ import Testing
             let fixture = try await PrimusFixture(ScriptedPrimus.Script(), change)
             let client = PrimusConnection(fixture.configuration)
             let error = await #expect(throws: PrimusError.self) { try await client.run() }
-            #expect(error?.code == .invalidConfiguration && fixture.server.accepted == 0, "\(index)")
+            expect(error?.code == .invalidConfiguration && fixture.server.accepted == 0, "\(index)")
         }
     }
 
@@ -52,20 +52,20 @@ import Testing
             _ = try await client.connected(within: .seconds(10))
             if isCancelled { task.cancel() } else { client.end() }
             // The task may not wait yet when it is cancelled.
-            if !isCancelled { #expect(client.state == .closed(nil)) }
+            if !isCancelled { expectEqual(client.state, .closed(nil)) }
             try await task.value
-            #expect(client.state == .closed(nil))
+            expectEqual(client.state, .closed(nil))
         }
     }
 
     @Test func `waiting doesn't open a client, and ends with its limit`() async throws {
         let fixture = try await PrimusFixture()
         let client = PrimusConnection(fixture.configuration)
-        #expect(await #expect(throws: PrimusError.self) { try await client.opened(within: .zero) }?.code == .timedOut)
+        await expectEqual(#expect(throws: PrimusError.self) { try await client.opened(within: .zero) }?.code, .timedOut)
         let task = Task { _ = try await client.opened(within: .seconds(10)) }
         task.cancel()
-        #expect(await #expect(throws: PrimusError.self) { try await task.value }?.code == .cancelled)
-        #expect(client.counters.messagesSent == 0 && fixture.server.accepted == 0)
+        await expectEqual(#expect(throws: PrimusError.self) { try await task.value }?.code, .cancelled)
+        expect(client.counters.messagesSent == 0 && fixture.server.accepted == 0)
     }
 
     @Test func `observations follow a loss and a reconnect, and end when they are released`() async throws {
@@ -78,19 +78,19 @@ import Testing
         _ = try await client.connected(within: .seconds(10))
         client.enqueue(1)
         fixture.network.cut()
-        #expect(await errors.pending().map(\.code) == [.connectionLost])
-        #expect(await delays.pending() == [.seconds(1)])
-        #expect(client.reconnectDelay == .seconds(1))
+        await expectEqual(errors.pending().map(\.code), [.connectionLost])
+        await expectEqual(delays.pending(), [.seconds(1)])
+        expectEqual(client.reconnectDelay, .seconds(1))
         try await eventually { updates.all.last?.hasPrefix("connectingIn") == true }
         let count = updates.all.count
         withExtendedLifetime(observation) {}
         observation = nil
         client.checkConnection()
         _ = try await client.connected(within: .seconds(10))
-        #expect(client.reconnectDelay == nil && client.counters.reconnects == 1 && updates.all.count == count)
+        expect(client.reconnectDelay == nil && client.counters.reconnects == 1 && updates.all.count == count)
         let pairs = await changes.pending()
-        #expect(zip(pairs, pairs.dropFirst()).allSatisfy { $0.new == $1.old } && pairs.count > 3)
-        #expect(await frames.pending().map(\.text) == ["1"])
+        expect(zip(pairs, pairs.dropFirst()).allSatisfy { $0.new == $1.old } && pairs.count > 3)
+        await expectEqual(frames.pending().map(\.text), ["1"])
         client.end()
         try await task.value
     }
@@ -101,11 +101,11 @@ import Testing
         fixture.network.condition = .silent
         client.checkConnection()
         fixture.clock.advance(by: .seconds(10))
-        #expect(!client.isConnected && !client.isOnline)
+        expect(!client.isConnected && !client.isOnline)
         fixture.network.condition = .up
         client.reconnectNow()
         try await client.opened()
-        #expect(client.isOnline)
+        expect(client.isOnline)
     }
 
     @Test func `a change of the network path reconnects, but not a client that was ended`() async throws {
@@ -117,13 +117,13 @@ import Testing
         try await client.opened(within: .seconds(10))
         client.end()
         monitor.pathChanged()
-        #expect(client.state == .closed(nil))
+        expectEqual(client.state, .closed(nil))
     }
 
     @Test func `errors that differ in their causes are equal, and show no text of the application`() {
         struct Failed: Error {}
         let (plain, caused) = (PrimusError(.timedOut, "Failed."), PrimusError(.timedOut, "Failed.", cause: Failed()))
-        #expect(plain == caused && plain.hashValue == caused.hashValue && plain != PrimusError(.timedOut, "Other."))
-        #expect(caused.cause is Failed && caused.status == nil && caused.headers == nil && "\(caused)" == "Failed.")
+        expect(plain == caused && plain.hashValue == caused.hashValue && plain != PrimusError(.timedOut, "Other."))
+        expect(caused.cause is Failed && caused.status == nil && caused.headers == nil && "\(caused)" == "Failed.")
     }
 }

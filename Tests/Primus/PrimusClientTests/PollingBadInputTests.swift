@@ -154,7 +154,7 @@ private final class ScriptedPolling: ListenerHandler {
             return fixture.hasEnded
         }
         let error = try await fixture.end()
-        #expect([.connectionLost, .timedOut, .handshakeFailed].contains(error.code), "\(error)")
+        expect([.connectionLost, .timedOut, .handshakeFailed].contains(error.code), "\(error)")
     }
 
     @Test(arguments: [
@@ -164,11 +164,11 @@ private final class ScriptedPolling: ListenerHandler {
         let fixture = try await self.engine(3, "4:4\"a\"")
         let messages = fixture.client.messages.makeAsyncIterator()
         fixture.client.open()
-        #expect(try await messages.next()?.value == .string("a"))
+        try await expectEqual(messages.next()?.value, .string("a"))
         fixture.server.answer("4:4\"b\"" + body)
         let error = try await fixture.end()
-        #expect(error.code == .connectionLost && error.transportError?.code == .protocolViolation, "\(error)")
-        #expect(error.message.contains("isn't valid") && fixture.client.counters.messagesReceived >= 2, "\(error)")
+        expect(error.code == .connectionLost && error.transportError?.code == .protocolViolation, "\(error)")
+        expect(error.message.contains("isn't valid") && fixture.client.counters.messagesReceived >= 2, "\(error)")
     }
 
     @Test(arguments: [3, 4]) func `a packet above the limit is a loss`(version: Int) async throws {
@@ -178,7 +178,7 @@ private final class ScriptedPolling: ListenerHandler {
         let packet = "4\"" + String(repeating: "x", count: 5000) + "\""
         fixture.server.answer(Self.body([packet], version))
         let error = try await fixture.end()
-        #expect(error.code == .connectionLost && error.message.contains("4096 bytes"), "\(error)")
+        expect(error.code == .connectionLost && error.message.contains("4096 bytes"), "\(error)")
     }
 
     @Test(arguments: [
@@ -191,12 +191,12 @@ private final class ScriptedPolling: ListenerHandler {
         fixture.client.open()
         try await fixture.client.opened(within: .seconds(600))
         fixture.server.answer(Self.body(["41", packet, "42"], version), Self.body(["43"], version))
-        for number in 1...3 { #expect(try await messages.next()?.value.int == number) }
+        for number in 1...3 { try await expectEqual(messages.next()?.value.int, number) }
         let errors = await updates.pending().compactMap { update -> PrimusError? in
             if case .error(let error) = update { error } else { nil }
         }
-        #expect(errors.map(\.code) == [.invalidMessage], "\(errors)")
-        #expect(fixture.client.isConnected)
+        expectEqual(errors.map(\.code), [.invalidMessage], "\(errors)")
+        expect(fixture.client.isConnected)
         fixture.client.end()
     }
 
@@ -215,7 +215,7 @@ private final class ScriptedPolling: ListenerHandler {
             // The packet at the cut may be one that is invalid.
             let complete = zip(received, expected).prefix { $0 == $1 }.count
             let ends = packets.indices.map { Self.body(packets[...$0], version).utf8.count }
-            #expect(complete >= ends.count { $0 <= end } && received.count - complete <= 1, "\(end): \(received)")
+            expect(complete >= ends.count { $0 <= end } && received.count - complete <= 1, "\(end): \(received)")
             fixture.client.end()
         }
     }
@@ -237,7 +237,7 @@ private final class ScriptedPolling: ListenerHandler {
             fixture.server.answer(Self.body(["4\"last\""], version))
             for packet in packets + ["4\"last\""] {
                 let message = await messages.next()
-                #expect(message.map { String(decoding: $0.raw.bytes, as: UTF8.self) } == String(packet.dropFirst()), "\(bodies)")
+                expectEqual(message.map { String(decoding: $0.raw.bytes, as: UTF8.self) }, String(packet.dropFirst()), "\(bodies)")
             }
             fixture.client.end()
         }
@@ -253,13 +253,13 @@ private final class ScriptedPolling: ListenerHandler {
         try await eventually { server.polls == 3 }
         // 0.1, 0.2, 0.4, 0.8, 1.6 and 3.2 seconds, and then 5.
         for _ in 0..<64 { fixture.clock.advance(by: .milliseconds(100)) }
-        #expect(server.polls == 9)
+        expectEqual(server.polls, 9)
         for _ in 0..<100 { fixture.clock.advance(by: .milliseconds(100)) }
-        #expect(server.polls == 11 && server.isWaiting)
+        expect(server.polls == 11 && server.isWaiting)
         server.answer("41")
-        #expect(try await messages.next()?.value.int == 1)
+        try await expectEqual(messages.next()?.value.int, 1)
         // A message ends the pauses.
-        #expect(server.polls == 12 && server.isWaiting)
+        expect(server.polls == 12 && server.isWaiting)
         fixture.client.end()
     }
 
@@ -270,8 +270,8 @@ private final class ScriptedPolling: ListenerHandler {
         try await fixture.client.opened(within: .seconds(600))
         fixture.server.answer("41\u{1E}1\u{1E}42")
         let error = try await fixture.end()
-        #expect(error.code == .connectionLost, "\(error)")
-        #expect(await messages.pending().map { try? $0.value } == [1])
+        expectEqual(error.code, .connectionLost, "\(error)")
+        await expectEqual(messages.pending().map { try? $0.value }, [1])
     }
 
     // MARK: What the client sends
@@ -285,7 +285,7 @@ private final class ScriptedPolling: ListenerHandler {
         fixture.client.end()
         try await eventually { fixture.server.posts.all.last?.hasSuffix("1") == true }
         let packets = fixture.server.posts.all.flatMap { $0.split(separator: "\u{1E}").map(String.init) }
-        #expect(packets.filter { !$0.contains("primus::") } == ["41", "42", "43", "1"])
+        expectEqual(packets.filter { !$0.contains("primus::") }, ["41", "42", "43", "1"])
     }
 
     @Test func `bodies have as many packets as the server accepts`() async throws {
@@ -299,17 +299,17 @@ private final class ScriptedPolling: ListenerHandler {
             fixture.server.posts.all.flatMap { $0.split(separator: "\u{1E}").map(String.init) }.filter { $0.hasPrefix("4\"number") }
         }
         try await eventually { packets().count == expected.count }
-        #expect(packets() == expected)
+        expectEqual(packets(), expected)
         let sizes = fixture.server.posts.all.map(\.utf8.count)
-        #expect(sizes.allSatisfy { $0 <= 100 } && sizes.contains { $0 > 80 }, "\(sizes)")
+        expect(sizes.allSatisfy { $0 <= 100 } && sizes.contains { $0 > 80 }, "\(sizes)")
         // One that is larger is an error of the message alone.
         let error = await #expect(throws: PrimusError.self) { try await fixture.client.write(String(repeating: "x", count: 100)) }
-        #expect(error?.code == .messageTooLarge && fixture.client.isConnected)
+        expect(error?.code == .messageTooLarge && fixture.client.isConnected)
         // Bytes are sent in Base64.
         let bytes = await #expect(throws: PrimusError.self) {
             try await fixture.client.write(PrimusValue.bytes([UInt8](repeating: 1, count: 76)))
         }
-        #expect(bytes?.code == .messageTooLarge && bytes?.message.contains("105 bytes") == true && fixture.client.isConnected)
+        expect(bytes?.code == .messageTooLarge && bytes?.message.contains("105 bytes") == true && fixture.client.isConnected)
         try await fixture.client.write(PrimusValue.bytes([UInt8](repeating: 1, count: 72)))
         try await eventually { fixture.server.posts.all.last?.utf8.count == 97 }
         fixture.client.end()
@@ -335,12 +335,12 @@ private final class ScriptedPolling: ListenerHandler {
         fixture.server.answer("a[\"1\"]\n", "\(frame)\n", "a[\"2\",\"3\"]\n")
         for number in 1...3 {
             let value = try await messages.next()?.value
-            #expect(value?.int == number, "\(String(describing: value)) \(fixture.client.state)")
+            expectEqual(value?.int, number, "\(String(describing: value)) \(fixture.client.state)")
         }
         let errors = await updates.pending().compactMap { update -> PrimusError? in
             if case .error(let error) = update { error } else { nil }
         }
-        #expect(errors.map(\.code) == [.invalidMessage], "\(errors)")
+        expectEqual(errors.map(\.code), [.invalidMessage], "\(errors)")
         fixture.client.end()
     }
 
@@ -357,8 +357,8 @@ private final class ScriptedPolling: ListenerHandler {
                 server.write(Array(rest.prefix(size)))
                 rest = rest.dropFirst(size)
             }
-            #expect(try await messages.next()?.value == .string("ß😀"))
-            for number in 1...3 { #expect(try await messages.next()?.value.int == number) }
+            try await expectEqual(messages.next()?.value, .string("ß😀"))
+            for number in 1...3 { try await expectEqual(messages.next()?.value.int, number) }
             fixture.client.end()
         }
     }
@@ -370,6 +370,6 @@ private final class ScriptedPolling: ListenerHandler {
         try await fixture.client.opened(within: .seconds(600))
         fixture.server.answer("a[\"" + String(repeating: "1", count: 5000) + "\"]\n")
         let error = try await fixture.end()
-        #expect(error.code == .connectionLost || error.code == .messageTooLarge, "\(error)")
+        expect(error.code == .connectionLost || error.code == .messageTooLarge, "\(error)")
     }
 }

@@ -58,7 +58,7 @@ func expectEcho(_ client: PrimusConnection, count: Int = 50) async throws {
     for number in 0..<count { try await client.write(number) }
     var received: [Int] = []
     for await number in messages.prefix(count) { received.append(number) }
-    #expect(received == Array(0..<count))
+    expectEqual(received, Array(0..<count))
 }
 
 /// Expects that a connection can last for some time although nothing but the heartbeat of the server keeps it alive.

@@ -28,11 +28,11 @@ import Testing
 
     @Test func `the specification is requested once, with the query, and decides`() {
         var session = self.detecting { $0.endpoint.target = "/?a=1&a=2&x" }
-        #expect(session.open() == ["state opening", "1 GET http://host/primus/spec?a=1&a=2&x"])
-        #expect(session.respond(1, 200, Self.spec) == ["open #1 ws://host/primus?a=1&a=2&x"])
-        #expect(session.opened(session.connection) == ["dialect websockets json", "transport webSockets", "state open"])
+        expectEqual(session.open(), ["state opening", "1 GET http://host/primus/spec?a=1&a=2&x"])
+        expectEqual(session.respond(1, 200, Self.spec), ["open #1 ws://host/primus?a=1&a=2&x"])
+        expectEqual(session.opened(session.connection), ["dialect websockets json", "transport webSockets", "state open"])
         session.close(drop)
-        #expect(session.advance(by: .seconds(1)).last == "open #2 ws://host/primus?a=1&a=2&x")
+        expectEqual(session.advance(by: .seconds(1)).last, "open #2 ws://host/primus?a=1&a=2&x")
     }
 
     @Test func `the specification is requested again when the server no longer speaks as it says`() {
@@ -41,64 +41,64 @@ import Testing
         session.respond(1, 200, Self.spec)
         session.opened(session.connection)
         session.close(drop)
-        #expect(session.advance(by: .seconds(1)).last == "open #2 ws://host/primus")
+        expectEqual(session.advance(by: .seconds(1)).last, "open #2 ws://host/primus")
         // A server that is busy, or has gone, may still be the same one.
         session.refuse(503)
-        #expect(session.advance(by: .seconds(1)).last == "open #3 ws://host/primus")
+        expectEqual(session.advance(by: .seconds(1)).last, "open #3 ws://host/primus")
         session.close(refused)
-        #expect(session.advance(by: .seconds(1)).last == "open #4 ws://host/primus")
+        expectEqual(session.advance(by: .seconds(1)).last, "open #4 ws://host/primus")
         session.refuse(400, #"{"code":0,"message":"Transport unknown"}"#)
-        #expect(session.advance(by: .seconds(1)).last == "2 GET http://host/primus/spec")
-        #expect(session.respond(2, 200, Self.spec("engine.io")) == ["open #5 ws://host/primus/?EIO=4&transport=websocket"])
+        expectEqual(session.advance(by: .seconds(1)).last, "2 GET http://host/primus/spec")
+        expectEqual(session.respond(2, 200, Self.spec("engine.io")), ["open #5 ws://host/primus/?EIO=4&transport=websocket"])
     }
 
     @Test func `a server without a specification gets the defaults, and isn't asked again`() {
         var session = self.detecting()
         session.open()
-        #expect(session.respond(1, 404) == ["open #1 ws://host/primus"])
+        expectEqual(session.respond(1, 404), ["open #1 ws://host/primus"])
         session.close(refused)
-        #expect(session.advance(by: .seconds(1)).last == "open #2 ws://host/primus")
+        expectEqual(session.advance(by: .seconds(1)).last, "open #2 ws://host/primus")
     }
 
     @Test(arguments: ["", "[1]", "{}", #"{"parser":1,"transformer":"websockets"}"#, "<html>"])
     func `an invalid specification gets the defaults`(body: String) {
         var session = self.detecting()
         session.open()
-        #expect(session.respond(1, 200, body) == ["open #1 ws://host/primus"])
+        expectEqual(session.respond(1, 200, body), ["open #1 ws://host/primus"])
     }
 
     @Test func `the specification has a time limit`() {
         var session = self.detecting()
         session.open()
-        #expect(session.advance(by: .seconds(5)) == ["cancel 1", "open #1 ws://host/primus"])
-        #expect(session.respond(1, 200, Self.spec).isEmpty)
+        expectEqual(session.advance(by: .seconds(5)), ["cancel 1", "open #1 ws://host/primus"])
+        expect(session.respond(1, 200, Self.spec).isEmpty)
     }
 
     @Test func `a specification without which the settings can't work, and that is late, is requested again`() {
         var session = self.detecting { $0.allowedTransports = .polling }
         session.open()
-        #expect(
-            session.advance(by: .seconds(5)) == ["attemptFailed detectionFailed", "scheduled 1", "connectingIn 1.0 seconds", "cancel 1"])
-        #expect(session.advance(by: .seconds(1)).last == "2 GET http://host/primus/spec")
-        #expect(session.respond(2, 200, Self.spec("engine.io")).last == "open #2 http://host/primus/?EIO=4&transport=polling")
+        expectEqual(
+            session.advance(by: .seconds(5)), ["attemptFailed detectionFailed", "scheduled 1", "connectingIn 1.0 seconds", "cancel 1"])
+        expectEqual(session.advance(by: .seconds(1)).last, "2 GET http://host/primus/spec")
+        expectEqual(session.respond(2, 200, Self.spec("engine.io")).last, "open #2 http://host/primus/?EIO=4&transport=polling")
         // A server without a specification has the transformer websockets.
         var other = self.detecting { $0.allowedTransports = .polling }
         other.open()
-        #expect(other.respond(1, 404).first == "state closed unsupported")
+        expectEqual(other.respond(1, 404).first, "state closed unsupported")
     }
 
     @Test func `a required specification that is missing fails the attempt`() {
         var session = self.detecting { $0.detection = .required }
         session.open()
-        #expect(session.respond(1, 404) == ["attemptFailed detectionFailed", "scheduled 1", "connectingIn 1.0 seconds"])
+        expectEqual(session.respond(1, 404), ["attemptFailed detectionFailed", "scheduled 1", "connectingIn 1.0 seconds"])
     }
 
     @Test func `a server that isn't there is asked again`() {
         var session = self.detecting()
         session.open()
         let failure = TransportError(.refused, "No server listens.")
-        #expect(session.finish(1, .response(.failure(failure))).first == "attemptFailed connectionLost")
-        #expect(session.advance(by: .seconds(1)).last == "2 GET http://host/primus/spec")
+        expectEqual(session.finish(1, .response(.failure(failure))).first, "attemptFailed connectionLost")
+        expectEqual(session.advance(by: .seconds(1)).last, "2 GET http://host/primus/spec")
     }
 
     @Test(arguments: [
@@ -107,9 +107,9 @@ import Testing
     func `what can't work is refused with the reason, for good`(transformer: String, parser: String) {
         var session = self.detecting()
         session.open()
-        #expect(session.respond(1, 200, Self.spec(transformer, parser)) == ["state closed unsupported", "ended unsupported", "finish"])
+        expectEqual(session.respond(1, 200, Self.spec(transformer, parser)), ["state closed unsupported", "ended unsupported", "finish"])
         guard case .closed(let error?) = session.machine.state else { return }
-        #expect(error.message.contains(transformer == "websockets" ? parser : transformer))
+        expect(error.message.contains(transformer == "websockets" ? parser : transformer))
     }
 
     private static let contradictions: [(@Sendable (inout PrimusConfiguration) -> Void, String, String, String)] = [
@@ -125,17 +125,17 @@ import Testing
     ) {
         var session = self.detecting(change)
         session.open()
-        #expect(session.respond(1, 200, Self.spec(transformer, parser)) == ["state closed unsupported", "ended unsupported", "finish"])
-        guard case .closed(let error?) = session.machine.state else { return #expect(Bool(false), "the client should be closed") }
-        #expect(error.message.contains(expected))
-        #expect(session.open().last == "2 GET http://host/primus/spec")
+        expectEqual(session.respond(1, 200, Self.spec(transformer, parser)), ["state closed unsupported", "ended unsupported", "finish"])
+        guard case .closed(let error?) = session.machine.state else { return expect(Bool(false), "the client should be closed") }
+        expect(error.message.contains(expected))
+        expectEqual(session.open().last, "2 GET http://host/primus/spec")
     }
 
     @Test(arguments: [PrimusTransformerKind.websockets, .uws, .faye])
     func `transformers with the same messages stand for each other`(configured: PrimusTransformerKind) {
         var session = self.detecting { $0.transformer = configured }
         session.open()
-        #expect(session.respond(1, 200, Self.spec("faye")) == ["open #1 ws://host/primus"])
+        expectEqual(session.respond(1, 200, Self.spec("faye")), ["open #1 ws://host/primus"])
     }
 
     @Test(arguments: ["", "[1]", "{}", #"{"parser":1,"transformer":"websockets"}"#, "<html>"])
@@ -143,7 +143,7 @@ import Testing
         var session = self.detecting { $0.detection = .required }
         session.open()
         let lines = session.respond(1, 200, body)
-        #expect(lines.first == "attemptFailed detectionFailed" && !lines.contains { $0.contains("ws:") }, "\(lines)")
+        expect(lines.first == "attemptFailed detectionFailed" && !lines.contains { $0.contains("ws:") }, "\(lines)")
     }
 
     @Test func `a failed attempt says that there is no specification either`() {
@@ -152,12 +152,12 @@ import Testing
             session.open()
             session.respond(1, 404)
             if silent { session.advance(by: .seconds(10)) } else { session.refuse(404) }
-            guard case .closed(let error?) = session.machine.state else { return #expect(Bool(false), "the client should be closed") }
-            #expect(error.code == (silent ? .timedOut : .connectionLost))
-            #expect(
+            guard case .closed(let error?) = session.machine.state else { return expect(Bool(false), "the client should be closed") }
+            expectEqual(error.code, (silent ? .timedOut : .connectionLost))
+            expect(
                 error.message.contains("Nor is there a specification at http://host/primus/spec: the server answered with the status 404."))
             // The advice is given once.
-            #expect(error.message.split(separator: "Check the path of the URL").count == 2)
+            expectEqual(error.message.split(separator: "Check the path of the URL").count, 2)
         }
     }
 
@@ -174,7 +174,7 @@ import Testing
         session.opened(session.connection, head: HTTPResponseHead(status: 200))
         session.receive(answer)
         let error = Self.error(of: session)
-        #expect(
+        expect(
             error?.message.contains("Before, webSockets: ") == true && error?.message.contains("404") == true, "\(session.machine.state)")
     }
 
@@ -185,7 +185,7 @@ import Testing
         session.refuse(404)
         session.respond(1, 200, info)
         let error = Self.error(of: session)
-        #expect(error?.code == .handshakeFailed && error?.message.contains("Before, webSockets: ") == true, "\(session.machine.state)")
+        expect(error?.code == .handshakeFailed && error?.message.contains("Before, webSockets: ") == true, "\(session.machine.state)")
     }
 
     @Test func `each failure of an attempt is said once, and so is a missing specification`() {
@@ -202,19 +202,19 @@ import Testing
         }
         let message = Self.error(of: session)?.message ?? ""
         for text in ["Nor is there", "status 501", "status 502", "status 503", "status 505"] {
-            #expect(message.ranges(of: text).count == 1, "\(text): \(message)")
+            expectEqual(message.ranges(of: text).count, 1, "\(text): \(message)")
         }
-        #expect(message.ranges(of: "Before, ").count == 3, "\(message)")
+        expectEqual(message.ranges(of: "Before, ").count, 3, "\(message)")
     }
 
     @Test func `credentials that can't be replaced leave the reason why the first were refused`() {
         var session = SessionHarness(.updates) { ($0.credentials, $0.strategies) = ({ [:] }, []) }
         session.open()
         session.finish(1, Self.prepared(["Authorization": "one-token"]))
-        #expect(session.refuse(401, #"{"error":"Expired"}"#) == ["2 prepare"])
+        expectEqual(session.refuse(401, #"{"error":"Expired"}"#), ["2 prepare"])
         session.finish(2, .prepared(.failure(PrimusError(.credentialsFailed, "The credentials closure threw an error."))))
         let error = Self.error(of: session)
-        #expect(
+        expect(
             error?.code == .credentialsFailed && error?.message.contains("Before, the server refused other credentials: ") == true
                 && error?.message.contains("401") == true, "\(session.machine.state)")
     }
@@ -224,8 +224,8 @@ import Testing
         session.open()
         session.refuse(401, #"{"error":"The token one-token has expired."}"#)
         let error = Self.error(of: session)
-        #expect(error?.code == .unauthorized && error?.serverMessage == "The token … has expired.", "\(session.machine.state)")
-        #expect(error?.message.contains("one-token") == false)
+        expect(error?.code == .unauthorized && error?.serverMessage == "The token … has expired.", "\(session.machine.state)")
+        expectEqual(error?.message.contains("one-token"), false)
     }
 
     @Test func `texts have no secrets of a client that still sends what was written before its end`() {
@@ -241,9 +241,9 @@ import Testing
         session.receive("3probe", on: webSocket)
         session.write("last")
         session.step { $0.stop(now: $1, &$2) }
-        #expect(session.machine.redacted("The token one-token") == "The token …")
+        expectEqual(session.machine.redacted("The token one-token"), "The token …")
         session.closed(polling, .requested)
-        #expect(session.machine.attempt.credentials == nil)
+        expectNil(session.machine.attempt.credentials)
     }
 
     @Test(arguments: EngineIOError.Refusal.allCases)
@@ -253,12 +253,12 @@ import Testing
         session.refuse(400, refusal.message)
         if refusal == .unsupportedVersion { session.refuse(400, refusal.message) }
         let error = Self.error(of: session) ?? session.machine.lossError
-        #expect(error?.serverCode == PrimusCloseCode(.engineIO, refusal.rawValue) && error?.serverMessage == refusal.message)
+        expect(error?.serverCode == PrimusCloseCode(.engineIO, refusal.rawValue) && error?.serverMessage == refusal.message)
         // Another server may answer with the same word.
         var other = SessionHarness(.updates) { ($0.transformer, $0.allowedTransports) = (.engineIO, .webSockets) }
         other.open()
         other.refuse(403, refusal.message)
-        #expect((Self.error(of: other) ?? other.machine.lossError)?.serverCode == nil)
+        expectNil((Self.error(of: other) ?? other.machine.lossError)?.serverCode)
     }
 
     @Test(arguments: [(404, "Check the path of the URL, and the transformer."), (503, "Check the server, and proxies before it.")])
@@ -266,24 +266,24 @@ import Testing
         var session = SessionHarness { $0.strategies = [] }
         session.open()
         session.refuse(status)
-        guard case .closed(let error?) = session.machine.state else { return #expect(Bool(false), "the client should be closed") }
-        #expect(error.message.hasSuffix(advice) && error.status == status)
+        guard case .closed(let error?) = session.machine.state else { return expect(Bool(false), "the client should be closed") }
+        expect(error.message.hasSuffix(advice) && error.status == status)
     }
 
     @Test func `sockjs is raw first, then framed with its information`() {
         var session = SessionHarness(.updates) { $0.transformer = .sockjs }
-        #expect(session.open().last == "open #1 ws://host/primus/websocket")
-        #expect(session.refuse(404) == ["1 GET http://host/primus/info"])
+        expectEqual(session.open().last, "open #1 ws://host/primus/websocket")
+        expectEqual(session.refuse(404), ["1 GET http://host/primus/info"])
         let opened = session.respond(1, 200, #"{"websocket":true,"origins":["*:*"],"cookie_needed":false,"entropy":1}"#)
         let parts = opened.first?.split(separator: "/").map(String.init) ?? []
-        #expect(parts.suffix(1) == ["websocket"] && parts.count == 6 && parts[3].utf8.count == 3 && parts[4].utf8.count == 8)
-        #expect(session.opened(session.connection).isEmpty)
-        #expect(session.receive("o") == ["dialect sockjs json", "transport webSockets", "state open"])
-        #expect(session.receive(#"a["\"a\"","{\"b\":2}"]"#) == [#"data "a""#, #"data {"b":2}"#])
-        #expect(session.write(["x": 1]) == [#"#2 ["{\"x\":1}"]"#])
+        expect(parts.suffix(1) == ["websocket"] && parts.count == 6 && parts[3].utf8.count == 3 && parts[4].utf8.count == 8)
+        expect(session.opened(session.connection).isEmpty)
+        expectEqual(session.receive("o"), ["dialect sockjs json", "transport webSockets", "state open"])
+        expectEqual(session.receive(#"a["\"a\"","{\"b\":2}"]"#), [#"data "a""#, #"data {"b":2}"#])
+        expectEqual(session.write(["x": 1]), [#"#2 ["{\"x\":1}"]"#])
         // The next attempt knows.
         session.close(drop)
-        #expect(session.advance(by: .seconds(1)).last == "2 GET http://host/primus/info")
+        expectEqual(session.advance(by: .seconds(1)).last, "2 GET http://host/primus/info")
     }
 
     /// Returns the lines after a server of SockJS has named another address of its sessions, and the request.
@@ -307,9 +307,9 @@ import Testing
     func `a server of sockjs may have another address for its sessions`(reference: String, prefix: String, query: String) throws {
         let (lines, request) = self.opening(reference)
         let line = try #require(lines.first { $0.hasPrefix("open #2 ") })
-        #expect(line.hasPrefix("open #2 " + prefix) && line.hasSuffix("/websocket" + query), "\(line)")
-        #expect(line.split(separator: "/").count == prefix.split(separator: "/").count + 3, "\(line)")
-        #expect(request.headers["Authorization"] == "Bearer secret" && request.headers["X-Key"] == "secret")
+        expect(line.hasPrefix("open #2 " + prefix) && line.hasSuffix("/websocket" + query), "\(line)")
+        expectEqual(line.split(separator: "/").count, prefix.split(separator: "/").count + 3, "\(line)")
+        expect(request.headers["Authorization"] == "Bearer secret" && request.headers["X-Key"] == "secret")
     }
 
     @Test(arguments: [
@@ -319,21 +319,21 @@ import Testing
     func `header fields and credentials aren't sent to another origin of sockjs`(reference: String, prefix: String, query: String) throws {
         let (lines, request) = self.opening(reference)
         let line = try #require(lines.first { $0.hasPrefix("open #2 ") })
-        #expect(line.hasPrefix("open #2 " + prefix) && line.hasSuffix("/websocket" + query), "\(line)")
-        #expect(!request.headers.contains { $0.value.contains("secret") } && !request.endpoint.target.contains("secret"))
-        #expect(request.headers["User-Agent"] != nil)
+        expect(line.hasPrefix("open #2 " + prefix) && line.hasSuffix("/websocket" + query), "\(line)")
+        expect(!request.headers.contains { $0.value.contains("secret") } && !request.endpoint.target.contains("secret"))
+        expect(request.headers["User-Agent"] != nil)
     }
 
     @Test(arguments: ["http://host/x", "ftp://host/x", "http://", "a b", "http://user:secret@host/x"])
     func `an address of sockjs that can't be used is an error that says so`(reference: String) {
         let (lines, _) = self.opening(reference, scheme: "https")
-        #expect(lines.first == "attemptFailed handshakeFailed", "\(lines)")
+        expectEqual(lines.first, "attemptFailed handshakeFailed", "\(lines)")
         var session = SessionHarness(.updates) { ($0.transformer, $0.endpoint.scheme) = (.sockjs, "https") }
         session.open()
         session.refuse(404)
         session.respond(1, 200, #"{"base_url":"\#(reference)"}"#)
         let message = session.machine.lossError?.message ?? ""
-        #expect(message.contains("base_url") && !message.contains("secret"), "\(message)")
+        expect(message.contains("base_url") && !message.contains("secret"), "\(message)")
     }
 
     @Test func `an address of sockjs is asked for again with other credentials`() {
@@ -346,16 +346,16 @@ import Testing
         }
         session.open()
         session.finish(1, prepared("old"))
-        #expect(session.refuse(404).last == "2 GET http://host/primus/info?token=old")
-        #expect(session.respond(2, 200, #"{"websocket":true,"base_url":"/other"}"#).last?.hasSuffix("/websocket?token=old") == true)
-        #expect(session.refuse(401, #"{"error":"The token has expired."}"#) == ["3 prepare"])
-        #expect(session.finish(3, prepared("new")).last == "4 GET http://host/primus/info?token=new")
+        expectEqual(session.refuse(404).last, "2 GET http://host/primus/info?token=old")
+        expectEqual(session.respond(2, 200, #"{"websocket":true,"base_url":"/other"}"#).last?.hasSuffix("/websocket?token=old"), true)
+        expectEqual(session.refuse(401, #"{"error":"The token has expired."}"#), ["3 prepare"])
+        expectEqual(session.finish(3, prepared("new")).last, "4 GET http://host/primus/info?token=new")
         let line = session.respond(4, 200, #"{"websocket":true,"base_url":"/other"}"#).last ?? ""
-        #expect(line.contains(" ws://host/other/") && line.hasSuffix("/websocket?token=new"), "\(line)")
+        expect(line.contains(" ws://host/other/") && line.hasSuffix("/websocket?token=new"), "\(line)")
     }
 
     @Test func `an empty or invalid member base_url of sockjs has no effect`() {
-        #expect(self.opening("").lines.contains { $0.hasPrefix("open #2 ws://host/app/primus/") })
+        expect(self.opening("").lines.contains { $0.hasPrefix("open #2 ws://host/app/primus/") })
     }
 
     @Test func `a server of sockjs that opens a session again has lost the first one`() {
@@ -365,12 +365,13 @@ import Testing
         session.opened(session.connection, head: HTTPResponseHead(status: 200))
         session.receive("o")
         // A packet of the other session isn't one of the first.
-        #expect(
-            session.receive("o", #"a["1"]"#) == [
+        expectEqual(
+            session.receive("o", #"a["1"]"#),
+            [
                 "state reconnecting connectionLost", "reconnecting connectionLost", "scheduled 1", "connectingIn 1.0 seconds",
                 "close #1 1000",
             ])
-        #expect(session.machine.lossError?.serverCode == .sockJSSessionLost)
+        expectEqual(session.machine.lossError?.serverCode, .sockJSSessionLost)
     }
 
     @Test func `a server of sockjs without WebSockets is asked for streams next`() {
@@ -378,8 +379,8 @@ import Testing
         session.open()
         session.refuse(404)
         let lines = session.respond(1, 200, #"{"websocket":false}"#)
-        #expect(lines.count == 1 && lines[0].hasPrefix("open #2 http:") && lines[0].hasSuffix("/xhr_streaming"), "\(lines)")
-        #expect(session.refuse(404).last?.hasSuffix("/xhr") == true)
+        expect(lines.count == 1 && lines[0].hasPrefix("open #2 http:") && lines[0].hasSuffix("/xhr_streaming"), "\(lines)")
+        expectEqual(session.refuse(404).last?.hasSuffix("/xhr"), true)
     }
 
     /// Source: `countRTO` in `main.js` of sockjs-client, and the factor in section 2.13 of the description.
@@ -391,44 +392,44 @@ import Testing
         session.open()
         session.refuse(404)
         session.advance(by: .milliseconds(roundTrip))
-        #expect(session.respond(1, 200, #"{"websocket":true}"#).last?.hasPrefix("open #2 ws:") == true)
-        #expect(session.advance(by: .milliseconds(limit - 1)).isEmpty)
+        expectEqual(session.respond(1, 200, #"{"websocket":true}"#).last?.hasPrefix("open #2 ws:"), true)
+        expect(session.advance(by: .milliseconds(limit - 1)).isEmpty)
         let lines = session.advance(by: .milliseconds(1))
-        #expect(lines.last?.hasSuffix("/xhr_streaming") == true, "\(lines)")
+        expectEqual(lines.last?.hasSuffix("/xhr_streaming"), true, "\(lines)")
         // A stream that doesn't begin in time is followed by polling. Each has half of what is left of the attempt's ten seconds, at most.
-        #expect(session.advance(by: .milliseconds(limitOfStream - 1)).isEmpty)
+        expect(session.advance(by: .milliseconds(limitOfStream - 1)).isEmpty)
         let rest = session.advance(by: .milliseconds(1))
-        #expect(rest.last?.hasSuffix("/xhr") == true, "\(rest)")
+        expectEqual(rest.last?.hasSuffix("/xhr"), true, "\(rest)")
     }
 
     @Test(arguments: [true, false])
     func `the next attempt begins with the kind of connection that worked, unless the network has changed`(changes: Bool) {
         var session = SessionHarness(.updates) { $0.transformer = .engineIO }
         session.open()
-        #expect(session.refuse(404).last?.contains("transport=polling") == true)
+        expectEqual(session.refuse(404).last?.contains("transport=polling"), true)
         session.opened(session.connection, head: HTTPResponseHead(status: 200))
         session.receive(#"0{"sid":"abc","upgrades":[],"pingInterval":25000,"pingTimeout":20000}"#)
-        #expect(session.machine.transport == .polling)
+        expectEqual(session.machine.transport, .polling)
         session.close(drop)
         let lines = changes ? session.step { $0.networkChanged(now: $1, &$2) } : session.advance(by: .seconds(1))
-        #expect(lines.last?.contains(changes ? "transport=websocket" : "transport=polling") == true, "\(lines)")
+        expectEqual(lines.last?.contains(changes ? "transport=websocket" : "transport=polling"), true, "\(lines)")
     }
 
     @Test func `all kinds of connections share the time limit of an attempt`() {
         var session = SessionHarness(.updates) { $0.transformer = .engineIO }
         session.open()
         // The WebSocket isn't answered within half of the limit, and then polling within the rest.
-        #expect(session.advance(by: .seconds(5)).contains { $0.contains("transport=polling") })
-        #expect(session.advance(by: .seconds(5)).contains("connectTimedOut"))
+        expect(session.advance(by: .seconds(5)).contains { $0.contains("transport=polling") })
+        expect(session.advance(by: .seconds(5)).contains("connectTimedOut"))
     }
 
     @Test func `the information of sockjs has the rest of an attempt's time`() {
         var session = SessionHarness(.updates) { $0.transformer = .sockjs }
         session.open()
         // The WebSocket isn't answered within half of the limit.
-        #expect(session.advance(by: .seconds(5)).last == "1 GET http://host/primus/info")
-        #expect(session.advance(by: .milliseconds(4_999)).isEmpty)
-        #expect(session.advance(by: .milliseconds(1)).contains("connectTimedOut"))
+        expectEqual(session.advance(by: .seconds(5)).last, "1 GET http://host/primus/info")
+        expect(session.advance(by: .milliseconds(4_999)).isEmpty)
+        expect(session.advance(by: .milliseconds(1)).contains("connectTimedOut"))
     }
 
     @Test func `an attempt with other credentials has the whole time limit for its connections`() {
@@ -439,11 +440,11 @@ import Testing
         session.open()
         session.advance(by: .seconds(6))
         session.finish(1, Self.prepared(["Authorization": "one-token"]))
-        #expect(session.refuse(403, #"{"error":"Go away"}"#) == ["2 prepare"])
+        expectEqual(session.refuse(403, #"{"error":"Go away"}"#), ["2 prepare"])
         session.advance(by: .seconds(6))
-        #expect(session.finish(2, Self.prepared(["Authorization": "two-token"])).last?.hasPrefix("open #2 ws:") == true)
-        #expect(session.advance(by: .milliseconds(1_999)).isEmpty)
-        #expect(session.advance(by: .milliseconds(1)).last?.hasPrefix("open #3 http:") == true)
+        expectEqual(session.finish(2, Self.prepared(["Authorization": "two-token"])).last?.hasPrefix("open #2 ws:"), true)
+        expect(session.advance(by: .milliseconds(1_999)).isEmpty)
+        expectEqual(session.advance(by: .milliseconds(1)).last?.hasPrefix("open #3 http:"), true)
     }
 
     /// A client that is open over a WebSocket with the framing of SockJS.
@@ -470,8 +471,8 @@ import Testing
             Issue.record("The state is \(session.machine.state)")
             return
         }
-        #expect(error.serverCode == code && error.serverMessage == (text.isEmpty ? nil : text))
-        #expect(error.serverCode.map { "\($0)" } == description && code.layer == .sockJS && code.rawValue == number)
+        expect(error.serverCode == code && error.serverMessage == (text.isEmpty ? nil : text))
+        expect(error.serverCode.map { "\($0)" } == description && code.layer == .sockJS && code.rawValue == number)
     }
 
     @Test func `a session of sockjs that the server opens anew is a loss`() {
@@ -481,7 +482,7 @@ import Testing
             Issue.record("The state is \(session.machine.state)")
             return
         }
-        #expect(error.code == .connectionLost && error.serverCode?.description == "SockJS 1006 (Server lost session)")
+        expect(error.code == .connectionLost && error.serverCode?.description == "SockJS 1006 (Server lost session)")
     }
 
     @Test func `a close code is that of the layer that sent it`() {
@@ -493,10 +494,10 @@ import Testing
             guard case .reconnecting(let error) = session.machine.state else { return nil }
             return error.serverCode
         }
-        #expect(code(.websockets, 3000) == .webSocket(CloseCode(rawValue: 3000)))
-        #expect(code(.websockets, 1009) == .webSocket(.tooLarge) && code(.sockjs, 1009) == .webSocket(.tooLarge))
-        #expect(code(.sockjs, 3000) == .sockJSGoAway && code(.websockets, 1005) == nil)
-        #expect("\(PrimusCloseCode.webSocket(.tooLarge))" == "WebSocket 1009")
+        expectEqual(code(.websockets, 3000), .webSocket(CloseCode(rawValue: 3000)))
+        expect(code(.websockets, 1009) == .webSocket(.tooLarge) && code(.sockjs, 1009) == .webSocket(.tooLarge))
+        expect(code(.sockjs, 3000) == .sockJSGoAway && code(.websockets, 1005) == nil)
+        expectEqual("\(PrimusCloseCode.webSocket(.tooLarge))", "WebSocket 1009")
     }
 
     @Test(arguments: 0...6) func `the codes of engine io are typed`(number: Int) {
@@ -515,8 +516,8 @@ import Testing
         case .opening: error = session.machine.lossError
         default: error = nil
         }
-        #expect(error?.serverCode == codes[number] && error?.serverMessage == "What the server says", "\(session.machine.state)")
-        #expect(error?.serverCode.map { "\($0)".hasPrefix("engine.io \(number)") } == true)
+        expect(error?.serverCode == codes[number] && error?.serverMessage == "What the server says", "\(session.machine.state)")
+        expectEqual(error?.serverCode.map { "\($0)".hasPrefix("engine.io \(number)") }, true)
     }
 
     @Test func `a code in another body isn't one of engine io`() {
@@ -524,21 +525,21 @@ import Testing
         session.open()
         session.refuse(401, #"{"error":"Go away","code":5}"#)
         guard case .closed(let error?) = session.machine.state else { return }
-        #expect(error.serverCode == nil && error.serverMessage == "Go away")
+        expect(error.serverCode == nil && error.serverMessage == "Go away")
     }
 
     @Test func `engine io opens with its handshake and answers its pings`() {
         var session = self.detecting()
         session.open()
-        #expect(session.respond(1, 200, Self.spec("engine.io")) == ["open #1 ws://host/primus/?EIO=4&transport=websocket"])
-        #expect(session.opened(session.connection).isEmpty)
-        #expect(
-            session.receive(#"0{"sid":"abc","upgrades":[],"pingInterval":25000,"pingTimeout":20000,"maxPayload":100}"#)
-                == ["dialect engine.io json", "transport webSockets", "state open", "sparkID abc"])
-        #expect(session.receive("2") == ["#1 3"])
-        #expect(session.receive(#"4"primus::ping::17""#) == [#"#1 4"primus::pong::17""#])
-        #expect(session.write("x") == [#"#1 4"x""#])
-        #expect(session.write(.string(String(repeating: "x", count: 200)), waiter: 7) == ["fail 7 messageTooLarge"])
+        expectEqual(session.respond(1, 200, Self.spec("engine.io")), ["open #1 ws://host/primus/?EIO=4&transport=websocket"])
+        expect(session.opened(session.connection).isEmpty)
+        expectEqual(
+            session.receive(#"0{"sid":"abc","upgrades":[],"pingInterval":25000,"pingTimeout":20000,"maxPayload":100}"#),
+            ["dialect engine.io json", "transport webSockets", "state open", "sparkID abc"])
+        expectEqual(session.receive("2"), ["#1 3"])
+        expectEqual(session.receive(#"4"primus::ping::17""#), [#"#1 4"primus::pong::17""#])
+        expectEqual(session.write("x"), [#"#1 4"x""#])
+        expectEqual(session.write(.string(String(repeating: "x", count: 200)), waiter: 7), ["fail 7 messageTooLarge"])
     }
 
     @Test(arguments: ["status", "raw", "text"]) func `engine io falls back to the other version once`(form: String) {
@@ -554,34 +555,34 @@ import Testing
             session.opened(session.connection)
             lines = session.receive(#"{"code":5,"message":"Unsupported protocol version"}"#)
         }
-        #expect(
+        expect(
             lines.last == "open #2 ws://host/primus/?EIO=4&transport=websocket"
                 || lines.contains("open #2 ws://host/primus/?EIO=4&transport=websocket"))
-        #expect(session.refuse(400, #"{"code":5,"message":"Unsupported protocol version"}"#).first == "attemptFailed connectionLost")
+        expectEqual(session.refuse(400, #"{"code":5,"message":"Unsupported protocol version"}"#).first, "attemptFailed connectionLost")
     }
 
     @Test func `without the specification, the client asks for the older engine io first`() {
         var session = SessionHarness(.updates) { $0.transformer = .engineIO }
-        #expect(session.open().last == "open #1 ws://host/primus/?EIO=3&transport=websocket")
-        #expect(
-            session.refuse(400, #"{"code":5,"message":"Unsupported protocol version"}"#)
-                == ["open #2 ws://host/primus/?EIO=4&transport=websocket"])
+        expectEqual(session.open().last, "open #1 ws://host/primus/?EIO=3&transport=websocket")
+        expectEqual(
+            session.refuse(400, #"{"code":5,"message":"Unsupported protocol version"}"#),
+            ["open #2 ws://host/primus/?EIO=4&transport=websocket"])
         session.opened(session.connection)
         session.receive(#"0{"sid":"abc","upgrades":[],"pingInterval":25000,"pingTimeout":20000}"#)
         // The next attempt knows.
         session.close(drop)
-        #expect(session.advance(by: .seconds(1)).last == "open #3 ws://host/primus/?EIO=4&transport=websocket")
+        expectEqual(session.advance(by: .seconds(1)).last, "open #3 ws://host/primus/?EIO=4&transport=websocket")
     }
 
     @Test func `an older engine io is pinged by the client`() {
         var session = self.detecting()
         session.open()
-        #expect(
-            session.respond(1, 200, Self.spec("engine.io", version: "7.3.5")) == ["open #1 ws://host/primus/?EIO=3&transport=websocket"])
+        expectEqual(
+            session.respond(1, 200, Self.spec("engine.io", version: "7.3.5")), ["open #1 ws://host/primus/?EIO=3&transport=websocket"])
         session.opened(session.connection)
         session.receive(#"0{"sid":"abc","upgrades":[],"pingInterval":25000,"pingTimeout":60000}"#)
-        #expect(session.advance(by: .seconds(25)).contains("#1 2"))
-        #expect(session.receive("3").contains { $0.hasPrefix("latency") })
+        expect(session.advance(by: .seconds(25)).contains("#1 2"))
+        expect(session.receive("3").contains { $0.hasPrefix("latency") })
     }
 
     @Test func `an older engine io whose heartbeat isn't known is pinged in both protocols`() {
@@ -592,35 +593,35 @@ import Testing
         let question = #"#1 4"primus::id::""#
         for _ in 0..<3 {
             let lines = session.advance(by: .milliseconds(7_500))
-            #expect(lines.contains("#1 2") && lines.contains(question), "\(lines)")
+            expect(lines.contains("#1 2") && lines.contains(question), "\(lines)")
             session.receive("3")
         }
         // A server that sends pings of Primus isn't pinged in its protocol, but may be asked whether it is still there.
         session.receive(#"4"primus::ping::1""#)
         let lines = session.advance(by: .milliseconds(7_500))
-        #expect(lines.contains("#1 2") && lines.count { $0 == question } <= 1, "\(lines)")
+        expect(lines.contains("#1 2") && lines.count { $0 == question } <= 1, "\(lines)")
     }
 
     // MARK: Credentials
 
     @Test func `credentials are asked for before each attempt`() {
         var session = SessionHarness(.updates) { $0.credentials = { [:] } }
-        #expect(session.open() == ["state opening", "1 prepare"])
+        expectEqual(session.open(), ["state opening", "1 prepare"])
         var endpoint = session.machine.options.endpoint
         endpoint.target = "/primus?token=secret"
         let prepared = PrimusPrepared(endpoint: endpoint, credentials: PrimusCredentials(query: [("token", "secret")]))
-        #expect(session.finish(1, .prepared(.success(prepared))) == ["open #1 ws://host/primus?token=secret"])
+        expectEqual(session.finish(1, .prepared(.success(prepared))), ["open #1 ws://host/primus?token=secret"])
         session.close(drop)
-        #expect(session.advance(by: .seconds(1)).last == "2 prepare")
+        expectEqual(session.advance(by: .seconds(1)).last, "2 prepare")
     }
 
     @Test(arguments: [401, 403]) func `a refusal of the credentials is final`(status: Int) {
         var session = SessionHarness(.updates)
         session.open()
-        #expect(
-            session.refuse(status, #"{"error":"Go away"}"#) == ["state closed unauthorized", "ended unauthorized", "finish"])
+        expectEqual(
+            session.refuse(status, #"{"error":"Go away"}"#), ["state closed unauthorized", "ended unauthorized", "finish"])
         guard case .closed(let error?) = session.machine.state else { return }
-        #expect(error.status == status && error.serverMessage == "Go away" && error.headers != nil)
+        expect(error.status == status && error.serverMessage == "Go away" && error.headers != nil)
     }
 
     @Test func `other credentials are tried once, and the same ones aren't`() {
@@ -628,15 +629,15 @@ import Testing
         var session = SessionHarness(.updates) { $0.credentials = { [:] } }
         session.open()
         session.finish(1, Self.prepared(first))
-        #expect(session.refuse(401) == ["2 prepare"])
-        #expect(session.finish(2, Self.prepared(second)) == ["open #2 ws://host/primus"])
-        #expect(session.webSocketRequest?.headers["Authorization"] == "two-token")
-        #expect(session.refuse(401).first == "state closed unauthorized")
+        expectEqual(session.refuse(401), ["2 prepare"])
+        expectEqual(session.finish(2, Self.prepared(second)), ["open #2 ws://host/primus"])
+        expectEqual(session.webSocketRequest?.headers["Authorization"], "two-token")
+        expectEqual(session.refuse(401).first, "state closed unauthorized")
 
         session.open()
         session.finish(3, Self.prepared(first))
-        #expect(session.refuse(401) == ["4 prepare"])
-        #expect(session.finish(4, Self.prepared(first)) == ["state closed unauthorized", "ended unauthorized", "finish"])
+        expectEqual(session.refuse(401), ["4 prepare"])
+        expectEqual(session.finish(4, Self.prepared(first)), ["state closed unauthorized", "ended unauthorized", "finish"])
     }
 
     @Test func `another URL is tried once after a refusal, and the same one isn't`() {
@@ -644,14 +645,14 @@ import Testing
         func prepared(_ token: String) -> PrimusSession.WorkResult { Self.prepared(nil, target: "/primus?token=\(token)") }
         session.open()
         session.finish(1, prepared("old"))
-        #expect(session.refuse(401) == ["2 prepare"])
-        #expect(session.finish(2, prepared("new")) == ["open #2 ws://host/primus?token=new"])
-        #expect(session.refuse(401).first == "state closed unauthorized")
+        expectEqual(session.refuse(401), ["2 prepare"])
+        expectEqual(session.finish(2, prepared("new")), ["open #2 ws://host/primus?token=new"])
+        expectEqual(session.refuse(401).first, "state closed unauthorized")
 
         session.open()
         session.finish(3, prepared("new"))
-        #expect(session.refuse(401) == ["4 prepare"])
-        #expect(session.finish(4, prepared("new")) == ["state closed unauthorized", "ended unauthorized", "finish"])
+        expectEqual(session.refuse(401), ["4 prepare"])
+        expectEqual(session.finish(4, prepared("new")), ["state closed unauthorized", "ended unauthorized", "finish"])
     }
 
     private static let page = "<html>Forbidden by the proxy</html>"
@@ -663,7 +664,7 @@ import Testing
             let response = HTTPResponse(HTTPResponseHead(status: status), body: Array(body.utf8))
             let error = TransportError(.requestRejected, "The server answered with the status \(status).", response: response)
             let lines = session.close(.transport(error))
-            #expect(lines.first == "state \(code == "unauthorized" ? "closed" : "reconnecting") \(code)", "\(lines)")
+            expectEqual(lines.first, "state \(code == "unauthorized" ? "closed" : "reconnecting") \(code)", "\(lines)")
         }
     }
 
@@ -675,14 +676,14 @@ import Testing
             for number in 2...kinds {
                 var lines = session.refuse(status, Self.page)
                 if transformer == .sockjs, number == 2 { lines = session.respond(1, 200, #"{"websocket":true}"#) }
-                #expect(lines.count == 1 && lines[0].hasPrefix("open #\(number) "), "\(lines)")
+                expect(lines.count == 1 && lines[0].hasPrefix("open #\(number) "), "\(lines)")
                 let ends = transformer == .sockjs ? ["/websocket", "/xhr_streaming", "/xhr"] : ["transport=polling"]
-                #expect(lines[0].hasSuffix(ends[number - 2]), "\(lines)")
+                expect(lines[0].hasSuffix(ends[number - 2]), "\(lines)")
             }
-            #expect(session.refuse(status, Self.page) == ["state closed unauthorized", "ended unauthorized", "finish"])
+            expectEqual(session.refuse(status, Self.page), ["state closed unauthorized", "ended unauthorized", "finish"])
             // Each failure is kept.
-            guard case .closed(let error?) = session.machine.state else { return #expect(Bool(false), "the client should be closed") }
-            #expect(error.message.ranges(of: "Before, ").count == kinds - 1 && error.message.contains("\(status)"), "\(error)")
+            guard case .closed(let error?) = session.machine.state else { return expect(Bool(false), "the client should be closed") }
+            expect(error.message.ranges(of: "Before, ").count == kinds - 1 && error.message.contains("\(status)"), "\(error)")
         }
     }
 
@@ -690,7 +691,7 @@ import Testing
     func `a refusal by the application ends the attempt over each kind of connection`(body: String) {
         var session = SessionHarness(.updates) { $0.transformer = .engineIO }
         session.open()
-        #expect(session.refuse(403, body) == ["state closed unauthorized", "ended unauthorized", "finish"])
+        expectEqual(session.refuse(403, body), ["state closed unauthorized", "ended unauthorized", "finish"])
     }
 
     @Test func `other credentials are tried over all kinds of connections, once`() {
@@ -699,12 +700,12 @@ import Testing
             $0.credentials = { [:] }
         }
         session.open()
-        #expect(session.finish(1, Self.prepared(["Authorization": "one-token"])).last?.hasPrefix("open #1 ws:") == true)
-        #expect(session.refuse(403, Self.page).last?.hasPrefix("open #2 http:") == true)
-        #expect(session.refuse(403, Self.page) == ["2 prepare"])
-        #expect(session.finish(2, Self.prepared(["Authorization": "two-token"])).last?.hasPrefix("open #3 ws:") == true)
-        #expect(session.refuse(403, Self.page).last?.hasPrefix("open #4 http:") == true)
-        #expect(session.refuse(403, Self.page) == ["state closed unauthorized", "ended unauthorized", "finish"])
+        expectEqual(session.finish(1, Self.prepared(["Authorization": "one-token"])).last?.hasPrefix("open #1 ws:"), true)
+        expectEqual(session.refuse(403, Self.page).last?.hasPrefix("open #2 http:"), true)
+        expectEqual(session.refuse(403, Self.page), ["2 prepare"])
+        expectEqual(session.finish(2, Self.prepared(["Authorization": "two-token"])).last?.hasPrefix("open #3 ws:"), true)
+        expectEqual(session.refuse(403, Self.page).last?.hasPrefix("open #4 http:"), true)
+        expectEqual(session.refuse(403, Self.page), ["state closed unauthorized", "ended unauthorized", "finish"])
     }
 
     @Test func `a proxy that refuses to connect doesn't refuse the credentials`() {
@@ -713,7 +714,7 @@ import Testing
         session.finish(1, Self.prepared([:]))
         let response = HTTPResponse(HTTPResponseHead(status: 403), body: [])
         let lines = session.close(.transport(TransportError(.proxyRejected, "The proxy refused.", response: response)))
-        #expect(lines.first == "attemptFailed connectionLost", "\(lines)")
+        expectEqual(lines.first, "attemptFailed connectionLost", "\(lines)")
     }
 
     @Test func `the cookies of another host of sockjs are sent to that host alone`() {
@@ -726,12 +727,12 @@ import Testing
         func cookie(_ host: String) -> String? {
             session.machine.cookies.headers([:], for: Endpoint(scheme: "http", host: host, port: 80, target: "/primus/info"))["Cookie"]
         }
-        #expect(cookie("host") == nil && cookie("other") == "second=2")
+        expect(cookie("host") == nil && cookie("other") == "second=2")
     }
 
     @Test func `other refusals are retried`() {
         var session = SessionHarness(.updates)
         session.open()
-        #expect(session.refuse(503).first == "attemptFailed connectionLost")
+        expectEqual(session.refuse(503).first, "attemptFailed connectionLost")
     }
 }

@@ -26,63 +26,63 @@ import Testing
 
     @Test func `pings of the server are answered with the same digits and aren't data`() {
         var session = self.open(#""pingInterval":30000"#, version: "8.0.9")
-        #expect(session.receive(#""primus::ping::1700000000000""#, "1") == ["data 1", #"#1 "primus::pong::1700000000000""#])
+        expectEqual(session.receive(#""primus::ping::1700000000000""#, "1"), ["data 1", #"#1 "primus::pong::1700000000000""#])
     }
 
     @Test func `the silence limit is one and a half intervals, and any message counts`() {
         var session = self.open(#""pingInterval":30000"#, version: "8.0.9")
-        #expect(session.advance(by: .seconds(44)).isEmpty)
+        expect(session.advance(by: .seconds(44)).isEmpty)
         session.receive("1")
-        #expect(session.advance(by: .seconds(44)).isEmpty)
-        #expect(session.advance(by: .seconds(1)).first == "offline")
+        expect(session.advance(by: .seconds(44)).isEmpty)
+        expectEqual(session.advance(by: .seconds(1)).first, "offline")
     }
 
     @Test func `a server whose heartbeat is off has a silence limit, too`() {
         var session = self.open(#""pingInterval":false"#, version: "8.0.9")
-        #expect(session.advance(by: .seconds(30)) == ["#1 ping"])
-        #expect(session.received(session.connection, [WebSocketMessage(.pong, [])]) == ["latency 0.0 seconds"])
-        #expect(session.advance(by: .seconds(44)) == ["#1 ping"])
-        #expect(session.advance(by: .seconds(1)).first == "offline")
+        expectEqual(session.advance(by: .seconds(30)), ["#1 ping"])
+        expectEqual(session.received(session.connection, [WebSocketMessage(.pong, [])]), ["latency 0.0 seconds"])
+        expectEqual(session.advance(by: .seconds(44)), ["#1 ping"])
+        expectEqual(session.advance(by: .seconds(1)).first, "offline")
     }
 
     @Test func `the client pings a server before Primus 7, and a lost answer ends the connection`() {
         var session = self.open(#""timeout":35000"#, version: "6.1.0")
-        #expect(session.advance(by: .seconds(25)) == [#"#1 "primus::ping::1700000025000""#])
+        expectEqual(session.advance(by: .seconds(25)), [#"#1 "primus::ping::1700000025000""#])
         session.advance(by: .milliseconds(40))
-        #expect(session.receive(#""primus::pong::1700000025000""#) == ["latency 0.04 seconds"])
+        expectEqual(session.receive(#""primus::pong::1700000025000""#), ["latency 0.04 seconds"])
         session.advance(by: .seconds(25))
-        #expect(session.advance(by: .seconds(10)).first == "offline")
+        expectEqual(session.advance(by: .seconds(10)).first, "offline")
     }
 
     @Test func `a short time limit of the server shortens the interval`() {
         var session = self.open(#""timeout":12000"#, version: "6.1.0")
-        #expect(session.advance(by: .seconds(6)) == [#"#1 "primus::ping::1700000006000""#])
+        expectEqual(session.advance(by: .seconds(6)), [#"#1 "primus::ping::1700000006000""#])
     }
 
     @Test func `a server that pings isn't pinged, whatever it said`() {
         var session = self.open(#""timeout":35000"#, version: "6.1.0")
         session.receive(#""primus::ping::5""#)
-        #expect(session.advance(by: .seconds(25)) == ["#1 ping"])
+        expectEqual(session.advance(by: .seconds(25)), ["#1 ping"])
     }
 
     @Test func `pings of WebSockets keep routers from forgetting the connection`() {
         var session = self.open(#""pingInterval":30000"#, version: "8.0.9") { $0.webSocketPingInterval = .seconds(20) }
-        #expect(session.advance(by: .seconds(20)) == ["#1 ping"])
+        expectEqual(session.advance(by: .seconds(20)), ["#1 ping"])
     }
 
     @Test func `a message that must not wait for another connection fails with a server that reads slowly`() {
         var session = self.open(#""pingInterval":30000"#, version: "8.0.9")
         session.step { $0.writing(ConnectionID(rawValue: 1), paused: true, now: $1, &$2) }
-        #expect(session.write("bound", .failIfNotOpen, waiter: 7).isEmpty && session.write("free").isEmpty)
-        #expect(session.closed(ConnectionID(rawValue: 1), drop).contains("fail 7 connectionLost"))
+        expect(session.write("bound", .failIfNotOpen, waiter: 7).isEmpty && session.write("free").isEmpty)
+        expect(session.closed(ConnectionID(rawValue: 1), drop).contains("fail 7 connectionLost"))
         session.advance(by: .seconds(1))
-        #expect(session.opened(ConnectionID(rawValue: 2)).filter { $0.hasPrefix("#") } == [#"#2 "free""#])
+        expectEqual(session.opened(ConnectionID(rawValue: 2)).filter { $0.hasPrefix("#") }, [#"#2 "free""#])
     }
 
     @Test func `an unknown message of Primus isn't data`() {
         var session = self.open(#""pingInterval":30000"#, version: "8.0.9")
-        #expect(session.receive(#""primus::new::1""#, #""primus""#) == [#"data "primus""#])
-        #expect(session.counters.messagesIgnored == 1)
+        expectEqual(session.receive(#""primus::new::1""#, #""primus""#), [#"data "primus""#])
+        expectEqual(session.counters.messagesIgnored, 1)
     }
 
     @Test(arguments: [(nil, 20), (Duration.seconds(3), 1.5)])
@@ -94,26 +94,25 @@ import Testing
             session.advance(by: .seconds(interval / 2))
             session.write("x")
             let lines = session.advance(by: .seconds(interval / 2))
-            #expect(lines == [#"#1 "primus::id::""#, "#1 ping"])
+            expectEqual(lines, [#"#1 "primus::id::""#, "#1 ping"])
             session.advance(by: .milliseconds(100))
-            #expect(session.received(session.connection, [WebSocketMessage(.pong, [])]) == ["latency 0.1 seconds"])
+            expectEqual(session.received(session.connection, [WebSocketMessage(.pong, [])]), ["latency 0.1 seconds"])
             session.advance(by: .seconds(interval) - .milliseconds(100))
             session.received(session.connection, [WebSocketMessage(.pong, [])])
         }
         // The check of a connection asks in the same way.
-        #expect(session.step { $0.checkConnection(now: $1, &$2) } == [#"#1 "primus::id::""#, "#1 ping"])
+        expectEqual(session.step { $0.checkConnection(now: $1, &$2) }, [#"#1 "primus::id::""#, "#1 ping"])
     }
 
     @Test func `the ID is asked for once`() {
         var session = self.open(#""pingInterval":30000"#, version: "8.0.9")
         let first = session.step { $0.awaitSparkID(WaiterID(rawValue: 1), now: $1, &$2) }
-        #expect(first == [#"#1 "primus::id::""#])
-        #expect(session.step { $0.awaitSparkID(WaiterID(rawValue: 2), now: $1, &$2) }.isEmpty)
+        expectEqual(first, [#"#1 "primus::id::""#])
+        expect(session.step { $0.awaitSparkID(WaiterID(rawValue: 2), now: $1, &$2) }.isEmpty)
         session.advance(by: .milliseconds(30))
-        #expect(
-            session.receive(#""primus::id::xyz""#)
-                == ["latency 0.03 seconds", "sparkID xyz", "resume 1 id xyz", "resume 2 id xyz"])
-        #expect(session.step { $0.awaitSparkID(WaiterID(rawValue: 3), now: $1, &$2) } == ["resume 3 id xyz"])
+        expectEqual(
+            session.receive(#""primus::id::xyz""#), ["latency 0.03 seconds", "sparkID xyz", "resume 1 id xyz", "resume 2 id xyz"])
+        expectEqual(session.step { $0.awaitSparkID(WaiterID(rawValue: 3), now: $1, &$2) }, ["resume 3 id xyz"])
     }
 
     // MARK: Queue
@@ -126,33 +125,33 @@ import Testing
             var session = SessionHarness(.updates) { $0.queue = policy }
             session.open()
             let lines = (1...3).flatMap { session.write(.int($0), waiter: UInt64($0)) }
-            #expect(lines == [failed])
-            #expect(session.machine.queuedCount == 2)
-            #expect(session.opened(session.connection).filter { $0.hasPrefix("#1") } == sent.map { "#1 \($0)" })
-            #expect(session.machine.waiterCount == 0)
+            expectEqual(lines, [failed])
+            expectEqual(session.machine.queuedCount, 2)
+            expectEqual(session.opened(session.connection).filter { $0.hasPrefix("#1") }, sent.map { "#1 \($0)" })
+            expectEqual(session.machine.waiterCount, 0)
         }
     }
 
     @Test func `a queue of zero messages keeps none`() {
         var session = SessionHarness(.updates) { $0.queue = .dropOldest(0) }
         session.open()
-        #expect(session.write(1, waiter: 1) == ["fail 1 dropped"])
-        #expect(session.machine.queuedCount == 0)
+        expectEqual(session.write(1, waiter: 1), ["fail 1 dropped"])
+        expectEqual(session.machine.queuedCount, 0)
     }
 
     @Test func `a message that doesn't wait, and one for a closed client, fail`() {
         var session = SessionHarness(.updates)
-        #expect(session.write(1, waiter: 1) == ["fail 1 notOpen"])
+        expectEqual(session.write(1, waiter: 1), ["fail 1 notOpen"])
         session.open()
-        #expect(session.write(1, .failIfNotOpen, waiter: 2) == ["fail 2 notOpen"])
+        expectEqual(session.write(1, .failIfNotOpen, waiter: 2), ["fail 2 notOpen"])
     }
 
     @Test func `messages wait while the server reads slowly, and keep their order`() {
         var session = SessionHarness(.updates)
         session.establish()
         session.step { $0.writing(ConnectionID(rawValue: 1), paused: true, now: $1, &$2) }
-        #expect(session.write(1).isEmpty && session.write(2, waiter: 5).isEmpty)
-        #expect(session.step { $0.writing(ConnectionID(rawValue: 1), paused: false, now: $1, &$2) } == ["#1 1", "#1 2", "resume 5"])
+        expect(session.write(1).isEmpty && session.write(2, waiter: 5).isEmpty)
+        expectEqual(session.step { $0.writing(ConnectionID(rawValue: 1), paused: false, now: $1, &$2) }, ["#1 1", "#1 2", "resume 5"])
     }
 
     @Test func `a long queue is sent in parts, in which the connection can tell that output waits`() {
@@ -162,15 +161,15 @@ import Testing
         session.open()
         func sizes(_ lines: [String]) -> [Int] { lines.filter { $0.hasPrefix("#1 ") }.map(\.utf8.count) }
         let size = 5 + (6 << 20)
-        #expect(sizes(session.opened(session.connection)) == [size, size, size])
+        expectEqual(sizes(session.opened(session.connection)), [size, size, size])
         // What is written meanwhile follows, and callers wait.
-        #expect(session.write(.int(1)).isEmpty && session.machine.mustWaitToWrite)
-        #expect(session.step { $0.awaitCalls(WaiterID(rawValue: 7), &$2) }.isEmpty)
-        #expect(sizes(session.advance(by: .milliseconds(10))) == [size, size, size])
+        expect(session.write(.int(1)).isEmpty && session.machine.mustWaitToWrite)
+        expect(session.step { $0.awaitCalls(WaiterID(rawValue: 7), &$2) }.isEmpty)
+        expectEqual(sizes(session.advance(by: .milliseconds(10))), [size, size, size])
         session.step { $0.writing(ConnectionID(rawValue: 1), paused: true, now: $1, &$2) }
-        #expect(session.advance(by: .milliseconds(100)).isEmpty)
+        expect(session.advance(by: .milliseconds(100)).isEmpty)
         let last = session.step { $0.writing(ConnectionID(rawValue: 1), paused: false, now: $1, &$2) }
-        #expect(sizes(last) == [size, 4] && last.last == "resume 7" && !session.machine.mustWaitToWrite)
+        expect(sizes(last) == [size, 4] && last.last == "resume 7" && !session.machine.mustWaitToWrite)
     }
 
     @Test func `pongs aren't queued`() {
@@ -178,8 +177,8 @@ import Testing
         session.establish()
         session.step { $0.writing(ConnectionID(rawValue: 1), paused: true, now: $1, &$2) }
         session.write(1)
-        #expect(session.receive(#""primus::ping::1""#) == [#"#1 "primus::pong::1""#])
-        #expect(session.machine.queuedCount == 1)
+        expectEqual(session.receive(#""primus::ping::1""#), [#"#1 "primus::pong::1""#])
+        expectEqual(session.machine.queuedCount, 1)
     }
 
     @Test func `the end sends what waits for the server, and fails what waits for a connection`() {
@@ -187,13 +186,13 @@ import Testing
         session.establish()
         session.step { $0.writing(ConnectionID(rawValue: 1), paused: true, now: $1, &$2) }
         session.write(1)
-        #expect(session.stop() == ["state closed -", "ended -", "#1 1", "close #1 1000", "finish"])
+        expectEqual(session.stop(), ["state closed -", "ended -", "#1 1", "close #1 1000", "finish"])
 
         session.open()
         session.write(2, waiter: 9)
         session.write(3)
-        #expect(session.stop().contains("fail 9 ended"))
-        #expect(session.machine.queuedCount == 1)
+        expect(session.stop().contains("fail 9 ended"))
+        expectEqual(session.machine.queuedCount, 1)
     }
 
     @Test func `a caller that gives up takes its message back`() {
@@ -202,14 +201,14 @@ import Testing
         session.write(1, waiter: 1)
         session.write(2)
         session.cancel(waiter: 1)
-        #expect(session.opened(session.connection).last == "#1 2")
+        expectEqual(session.opened(session.connection).last, "#1 2")
     }
 
     @Test func `size errors are typed`() {
         var session = SessionHarness(.updates) { $0.sentMessageLimit = 10 }
         session.establish()
-        #expect(session.write("12345678901", waiter: 1) == ["fail 1 messageTooLarge"])
-        #expect(session.close(.peer(.tooLarge, "")).first == "state reconnecting messageTooLarge")
+        expectEqual(session.write("12345678901", waiter: 1), ["fail 1 messageTooLarge"])
+        expectEqual(session.close(.peer(.tooLarge, "")).first, "state reconnecting messageTooLarge")
     }
 
     // MARK: Retries
@@ -219,28 +218,28 @@ import Testing
         session.establish()
         session.stop()
         session.closed(ConnectionID(rawValue: 1), .peer(.normal, ""))
-        #expect(session.step { $0.networkChanged(now: $1, &$2) }.isEmpty)
-        #expect(session.step { $0.reconnectNow(now: $1, &$2) }.isEmpty)
-        #expect(session.machine.nextDeadline == nil)
+        expect(session.step { $0.networkChanged(now: $1, &$2) }.isEmpty)
+        expect(session.step { $0.reconnectNow(now: $1, &$2) }.isEmpty)
+        expectNil(session.machine.nextDeadline)
     }
 
     @Test func `a change of the network doesn't reconnect a client that is connected`() {
         var session = SessionHarness(.updates)
         session.establish()
-        #expect(session.step { $0.networkChanged(now: $1, &$2) } == [#"#1 "primus::id::""#, "#1 ping"])
-        #expect(session.receive(#""primus::id::a""#) == ["latency 0.0 seconds", "sparkID a"])
-        #expect(session.machine.state == .open)
+        expectEqual(session.step { $0.networkChanged(now: $1, &$2) }, [#"#1 "primus::id::""#, "#1 ping"])
+        expectEqual(session.receive(#""primus::id::a""#), ["latency 0.0 seconds", "sparkID a"])
+        expectEqual(session.machine.state, .open)
     }
 
     @Test func `the network's return starts the scheduled attempt`() {
         var session = SessionHarness(.updates)
         session.establish()
         session.close(drop)
-        #expect(session.step { $0.networkChanged(now: $1, &$2) } == ["reconnect 1", "open #2 ws://host/primus"])
+        expectEqual(session.step { $0.networkChanged(now: $1, &$2) }, ["reconnect 1", "open #2 ws://host/primus"])
         var other = SessionHarness(.updates) { $0.strategies = [.disconnect] }
         other.establish()
         other.close(drop)
-        #expect(other.step { $0.networkChanged(now: $1, &$2) }.isEmpty)
+        expect(other.step { $0.networkChanged(now: $1, &$2) }.isEmpty)
     }
 
     @Test func `the first delay is random, all are within the limits, and the retries can be limited`() {
@@ -253,13 +252,13 @@ import Testing
                 let delay = session.machine.nextAttempt.map { session.now.duration(to: $0) } ?? .zero
                 if attempt == 1 { first.insert(delay) }
                 let bound = min(Duration.seconds(4), .milliseconds(500) * (1 << attempt))
-                #expect(delay >= .milliseconds(500) && delay <= bound)
+                expect(delay >= .milliseconds(500) && delay <= bound)
                 session.advance(by: delay)
                 lines = session.close(refused)
             }
-            #expect(lines == ["reconnectFailed", "state closed connectionLost", "ended connectionLost", "finish"])
+            expectEqual(lines, ["reconnectFailed", "state closed connectionLost", "ended connectionLost", "finish"])
         }
-        #expect(first.count > 40)
+        expect(first.count > 40)
     }
 
     @Test func `recovery doesn't stall when an attempt ends before its time limit`() {
@@ -267,27 +266,28 @@ import Testing
         session.establish()
         session.close(drop)
         for _ in 0..<3 {
-            #expect(session.advance(by: .seconds(60)).contains { $0.hasPrefix("open #") })
+            expect(session.advance(by: .seconds(60)).contains { $0.hasPrefix("open #") })
             session.advance(by: .seconds(1))
             session.close(.peer(.noStatus, ""))
         }
-        #expect(
-            session.machine.state
-                == .closed(
-                    PrimusError(.connectionLost, "Failed to connect to http://host: the server closed the connection without a code.")))
+        expectEqual(
+            session.machine.state,
+            .closed(
+                PrimusError(.connectionLost, "Failed to connect to http://host: the server closed the connection without a code.")))
     }
 
     @Test func `the application decides about attempts`() {
         var session = SessionHarness(.updates) { $0.retry = .custom { _ in nil } }
         session.establish()
-        #expect(session.close(drop) == ["state reconnecting connectionLost", "1 ask 0"])
-        #expect(
-            session.finish(1, .retryDelay(.success(.seconds(3)))) == [
+        expectEqual(session.close(drop), ["state reconnecting connectionLost", "1 ask 0"])
+        expectEqual(
+            session.finish(1, .retryDelay(.success(.seconds(3)))),
+            [
                 "reconnecting connectionLost", "scheduled 1", "connectingIn 3.0 seconds",
             ])
         session.advance(by: .seconds(3))
-        #expect(session.close(refused) == ["2 ask 1"])
-        #expect(session.finish(2, .retryDelay(.success(nil))) == ["state closed connectionLost", "ended connectionLost", "finish"])
+        expectEqual(session.close(refused), ["2 ask 1"])
+        expectEqual(session.finish(2, .retryDelay(.success(nil))), ["state closed connectionLost", "ended connectionLost", "finish"])
     }
 
     @Test func `an attempt before the application has decided reports the loss, once`() {
@@ -295,10 +295,10 @@ import Testing
         session.establish()
         session.close(drop)
         let lines = session.step { $0.checkConnection(now: $1, &$2) }
-        #expect(lines.contains("reconnecting connectionLost") && lines.contains("cancel 1") && lines.last == "open #2 ws://host/primus")
-        #expect(!session.opened(session.connection).contains("reconnecting connectionLost"))
+        expect(lines.contains("reconnecting connectionLost") && lines.contains("cancel 1") && lines.last == "open #2 ws://host/primus")
+        expect(!session.opened(session.connection).contains("reconnecting connectionLost"))
         // The decision comes too late.
-        #expect(session.finish(1, .retryDelay(.success(nil))).isEmpty && session.machine.state == .open)
+        expect(session.finish(1, .retryDelay(.success(nil))).isEmpty && session.machine.state == .open)
     }
 
     @Test func `messages are encoded when the parser is known`() {
@@ -307,6 +307,6 @@ import Testing
         session.open()
         let spec = #"{"pingInterval":30000,"version":"8.0.9","parser":"msgpack","transformer":"websockets"}"#
         session.respond(1, 200, spec)
-        #expect(session.opened(session.connection).last == "#1 4 bytes")
+        expectEqual(session.opened(session.connection).last, "#1 4 bytes")
     }
 }

@@ -12,37 +12,36 @@ import Testing
 
     @Test func `opening, queued writes and open`() {
         var session = SessionHarness()
-        #expect(session.write("early").isEmpty)
-        #expect(session.open() == self.opening)
-        #expect(session.open().isEmpty)
-        #expect(
-            session.opened(session.connection)
-                == ["[incoming::open]", "readyStateChange open", "[outgoing::data]", "open", #"#1 "early""#])
-        #expect(session.receive(#"{"a":1}"#) == ["[incoming::data]", #"data {"a":1}"#])
+        expect(session.write("early").isEmpty)
+        expectEqual(session.open(), self.opening)
+        expect(session.open().isEmpty)
+        expectEqual(
+            session.opened(session.connection), ["[incoming::open]", "readyStateChange open", "[outgoing::data]", "open", #"#1 "early""#])
+        expectEqual(session.receive(#"{"a":1}"#), ["[incoming::data]", #"data {"a":1}"#])
     }
 
     @Test func `the end of the user comes once`() {
         var session = SessionHarness()
         session.establish()
-        #expect(session.stop() == self.ended + ["close #1 1000", "finish"])
-        #expect(session.stop().isEmpty)
-        #expect(session.closed(ConnectionID(rawValue: 1), .peer(.normal, "")).isEmpty)
+        expectEqual(session.stop(), self.ended + ["close #1 1000", "finish"])
+        expect(session.stop().isEmpty)
+        expect(session.closed(ConnectionID(rawValue: 1), .peer(.normal, "")).isEmpty)
     }
 
     @Test func `the end of the user while the client connects`() {
         var session = SessionHarness()
         session.open()
-        #expect(session.stop() == self.ended + ["abandon #1", "finish"])
+        expectEqual(session.stop(), self.ended + ["abandon #1", "finish"])
     }
 
     @Test func `the end of a client that was never opened has no events`() {
         var session = SessionHarness(.both)
-        #expect(session.step { $0.awaitOpen(WaiterID(rawValue: 1), &$2) }.isEmpty)
-        #expect(session.stop() == ["fail 1 ended", "finish"])
-        #expect(session.stop().isEmpty)
+        expect(session.step { $0.awaitOpen(WaiterID(rawValue: 1), &$2) }.isEmpty)
+        expectEqual(session.stop(), ["fail 1 ended", "finish"])
+        expect(session.stop().isEmpty)
         // It can still be opened and ended.
-        #expect(session.open() == ["state opening"] + self.opening)
-        #expect(session.stop().first == "readyStateChange end")
+        expectEqual(session.open(), ["state opening"] + self.opening)
+        expectEqual(session.stop().first, "readyStateChange end")
     }
 
     @Test func `the end of the user while an attempt is in progress`() {
@@ -50,8 +49,8 @@ import Testing
         session.establish()
         session.close(drop)
         session.advance(by: .seconds(1))
-        #expect(session.stop() == self.ended + ["abandon #2", "finish"])
-        #expect(session.stop().isEmpty)
+        expectEqual(session.stop(), self.ended + ["abandon #2", "finish"])
+        expect(session.stop().isEmpty)
     }
 
     @Test func `an attempt whose preparation fails, ends or hangs has begun before`() {
@@ -62,7 +61,7 @@ import Testing
             session.finish(1, .prepared(.success(PrimusPrepared(endpoint: session.machine.options.endpoint, credentials: nil))))
             session.opened(session.connection)
             session.close(drop)
-            #expect(session.advance(by: .seconds(1)) == begin + ["2 prepare"])
+            expectEqual(session.advance(by: .seconds(1)), begin + ["2 prepare"])
             let lines =
                 switch kind {
                 case "fails": session.finish(2, .prepared(.failure(PrimusError(.credentialsFailed, "No token."))))
@@ -75,74 +74,75 @@ import Testing
                 case "hangs": ["reconnect 1", "reconnect timeout", "reconnect scheduled 2"]
                 default: ["readyStateChange end", "[outgoing::end]", "close"]
                 }
-            #expect(lines.filter { !$0.contains("cancel") && !$0.contains("abandon") }.prefix(3) == expected[...], "\(kind) \(lines)")
+            expectEqual(lines.filter { !$0.contains("cancel") && !$0.contains("abandon") }.prefix(3), expected[...], "\(kind) \(lines)")
         }
     }
 
     @Test func `the server ends the connection, and the client doesn't reconnect`() {
         var session = SessionHarness()
         session.establish()
-        #expect(session.receive(#""last""#, #""primus::server::close""#) == ["[incoming::data]", #"data "last""#, "[incoming::data]"])
-        #expect(session.close(.peer(.noStatus, "")) == ["[incoming::end]"] + self.ended + ["finish"])
-        #expect(session.machine.nextDeadline == nil)
+        expectEqual(session.receive(#""last""#, #""primus::server::close""#), ["[incoming::data]", #"data "last""#, "[incoming::data]"])
+        expectEqual(session.close(.peer(.noStatus, "")), ["[incoming::end]"] + self.ended + ["finish"])
+        expectNil(session.machine.nextDeadline)
     }
 
     @Test func `a server that announces the end and doesn't close is closed`() {
         var session = SessionHarness()
         session.establish()
         session.receive(#""primus::server::close""#)
-        #expect(session.advance(by: .seconds(2)) == ["[incoming::end]"] + self.ended + ["close #1 1000", "finish"])
+        expectEqual(session.advance(by: .seconds(2)), ["[incoming::end]"] + self.ended + ["close #1 1000", "finish"])
     }
 
     @Test func `a drop, and the next connection`() {
         var session = SessionHarness()
         session.establish()
-        #expect(session.close(drop) == ["[incoming::end]", "readyStateChange end", "close", "reconnect scheduled 1"])
-        #expect(
-            session.advance(by: .seconds(1)) == [
+        expectEqual(session.close(drop), ["[incoming::end]", "readyStateChange end", "close", "reconnect scheduled 1"])
+        expectEqual(
+            session.advance(by: .seconds(1)),
+            [
                 "[outgoing::reconnect]", "[outgoing::open]", "readyStateChange opening", "[outgoing::end]", "[outgoing::url]",
                 "reconnect 1", "open #2 ws://host/primus",
             ])
-        #expect(session.opened(session.connection) == ["[incoming::open]", "reconnected 1", "readyStateChange open", "open"])
+        expectEqual(session.opened(session.connection), ["[incoming::open]", "reconnected 1", "readyStateChange open", "open"])
         // The attempts are counted anew.
-        #expect(session.close(drop).last == "reconnect scheduled 1")
+        expectEqual(session.close(drop).last, "reconnect scheduled 1")
     }
 
     @Test func `a drop without the strategy for it`() {
         var session = SessionHarness { $0.strategies = [.online, .timeout] }
         session.establish()
-        #expect(session.close(drop) == ["[incoming::end]", "readyStateChange end", "close", "[outgoing::end]", "end", "finish"])
+        expectEqual(session.close(drop), ["[incoming::end]", "readyStateChange end", "close", "[outgoing::end]", "end", "finish"])
     }
 
     @Test func `refusals at the start, until the attempts are used up`() {
         var session = SessionHarness()
         session.open()
-        #expect(
-            session.close(refused) == [
+        expectEqual(
+            session.close(refused),
+            [
                 "[incoming::error]", "error", "reconnect scheduled 1", "[incoming::end]", "readyStateChange end",
             ])
         session.advance(by: .seconds(1))
-        #expect(session.close(refused) == ["[incoming::error]", "reconnect scheduled 2", "[incoming::end]", "readyStateChange end"])
+        expectEqual(session.close(refused), ["[incoming::error]", "reconnect scheduled 2", "[incoming::end]", "readyStateChange end"])
         session.advance(by: .seconds(2))
-        #expect(
-            session.close(refused)
-                == ["[incoming::error]", "end", "reconnect failed", "[incoming::end]", "readyStateChange end", "finish"])
+        expectEqual(
+            session.close(refused), ["[incoming::error]", "end", "reconnect failed", "[incoming::end]", "readyStateChange end", "finish"])
     }
 
     @Test func `a refusal without the strategy for it`() {
         var session = SessionHarness { $0.strategies = [.disconnect] }
         session.open()
-        #expect(session.close(refused) == ["[incoming::error]", "error"] + self.ended + ["finish"])
+        expectEqual(session.close(refused), ["[incoming::error]", "error"] + self.ended + ["finish"])
     }
 
     @Test func `the time limit of the first attempt closes its socket`() {
         var session = SessionHarness()
         session.open()
-        #expect(
-            session.advance(by: .seconds(10)) == ["timeout", "reconnect scheduled 1", "readyStateChange end", "abandon #1"])
+        expectEqual(
+            session.advance(by: .seconds(10)), ["timeout", "reconnect scheduled 1", "readyStateChange end", "abandon #1"])
         var other = SessionHarness { $0.strategies = [] }
         other.open()
-        #expect(other.advance(by: .seconds(10)) == ["timeout"] + self.ended + ["abandon #1", "finish"])
+        expectEqual(other.advance(by: .seconds(10)), ["timeout"] + self.ended + ["abandon #1", "finish"])
     }
 
     @Test func `an attempt that hangs has a limit, and the last one ends in the closed state`() {
@@ -150,10 +150,10 @@ import Testing
         session.establish()
         session.close(drop)
         session.advance(by: .seconds(1))
-        #expect(
-            session.advance(by: .seconds(30))
-                == ["reconnect timeout", "end", "reconnect failed", "readyStateChange end", "abandon #2", "finish"])
-        #expect(session.machine.nextDeadline == nil)
+        expectEqual(
+            session.advance(by: .seconds(30)),
+            ["reconnect timeout", "end", "reconnect failed", "readyStateChange end", "abandon #2", "finish"])
+        expectNil(session.machine.nextDeadline)
     }
 
     @Test func `silence means offline until the next connection`() {
@@ -161,27 +161,27 @@ import Testing
         session.establish()
         // No specification says who pings, so the client asks for its ID. A server that doesn't answer that answers a ping frame.
         let questions = Array(repeating: [#"#1 "primus::id::""#, "#1 ping"], count: 2).joined()
-        #expect(session.advance(by: .seconds(44)).filter { $0.hasPrefix("#1") } == Array(questions))
-        #expect(
-            session.advance(by: .seconds(1))
-                == ["offline", "[incoming::end]", "readyStateChange end", "close", "reconnect scheduled 1", "abandon #1"])
+        expectEqual(session.advance(by: .seconds(44)).filter { $0.hasPrefix("#1") }, Array(questions))
+        expectEqual(
+            session.advance(by: .seconds(1)),
+            ["offline", "[incoming::end]", "readyStateChange end", "close", "reconnect scheduled 1", "abandon #1"])
         session.advance(by: .seconds(1))
-        #expect(session.opened(session.connection) == ["[incoming::open]", "reconnected 1", "online", "readyStateChange open", "open"])
+        expectEqual(session.opened(session.connection), ["[incoming::open]", "reconnected 1", "online", "readyStateChange open", "open"])
     }
 
     @Test func `the end of the user while an attempt is scheduled`() {
         var session = SessionHarness()
         session.establish()
         session.close(drop)
-        #expect(session.stop() == ["end", "finish"])
-        #expect(session.advance(by: .seconds(100)).isEmpty)
+        expectEqual(session.stop(), ["end", "finish"])
+        expect(session.advance(by: .seconds(100)).isEmpty)
     }
 
     @Test func `the end of the user while the application decides about the next attempt`() {
         var session = SessionHarness { $0.retry = .custom { _ in nil } }
         session.establish()
-        #expect(session.close(drop) == ["[incoming::end]", "readyStateChange end", "close", "1 ask 0"])
-        #expect(session.stop() == ["end", "cancel 1", "finish"])
+        expectEqual(session.close(drop), ["[incoming::end]", "readyStateChange end", "close", "1 ask 0"])
+        expectEqual(session.stop(), ["end", "cancel 1", "finish"])
     }
 
     @Test func `a bad frame doesn't end the connection or affect its neighbors`() {
@@ -189,8 +189,7 @@ import Testing
         session.open()
         session.opened(session.connection)
         session.receive(#"0{"sid":"abc","upgrades":[],"pingInterval":25000,"pingTimeout":20000}"#)
-        #expect(
-            session.receive("4\"a\"", "x", "4\"b\"")
-                == ["[incoming::data]", #"data "a""#, "error", "[incoming::data]", #"data "b""#])
+        expectEqual(
+            session.receive("4\"a\"", "x", "4\"b\""), ["[incoming::data]", #"data "a""#, "error", "[incoming::data]", #"data "b""#])
     }
 }

@@ -18,7 +18,7 @@ struct BehaviorPeerTests {
             for number in 0..<11 { primus.enqueue(number) }
             for number in 0..<11 {
                 let value = try await messages.next()?.value
-                #expect(value?.int == number)
+                expectEqual(value?.int, number)
             }
         }
     }
@@ -31,7 +31,7 @@ struct BehaviorPeerTests {
             for _ in 0..<10 {
                 try await primus.opened(within: .seconds(300))
                 primus.end()
-                #expect(primus.state == .closed(nil))
+                expectEqual(primus.state, .closed(nil))
                 primus.open()
                 guard endsEarly else { continue }
                 primus.end()
@@ -60,9 +60,9 @@ struct BehaviorPeerTests {
             let messages = primus.messages.makeAsyncIterator()
             for value in ["a", "secret", "hidden", "b"] { primus.enqueue(value) }
             let first = try await messages.next()?.value
-            #expect(first == ["in": ["out": "a"]])
+            expectEqual(first, ["in": ["out": "a"]])
             let second = try await messages.next()?.value
-            #expect(second == ["in": ["out": "b"]])
+            expectEqual(second, ["in": ["out": "b"]])
         }
     }
 
@@ -83,14 +83,14 @@ struct BehaviorPeerTests {
             do throws(PrimusError) {
                 try await primus.write(text)
             } catch {
-                return #expect(error.code == .messageTooLarge && primus.isConnected)
+                return expect(error.code == .messageTooLarge && primus.isConnected)
             }
             // The one of engine.io 3 closes the socket of a request that is too long, without an answer.
             let isReset = dialect.server == "primus6" && isPolling
             let states = primus.states.makeAsyncIterator()
             while let state = await states.next() {
                 guard case .closed(let error) = state else { continue }
-                return #expect(error?.code == (isReset ? .connectionLost : .messageTooLarge), "\(String(describing: error))")
+                return expectEqual(error?.code, (isReset ? .connectionLost : .messageTooLarge), "\(String(describing: error))")
             }
         }
     }
@@ -106,7 +106,7 @@ struct BehaviorPeerTests {
             try await primus.control("kill")
             while let update = await updates.next() {
                 guard case .attemptFailed(let error) = update else { continue }
-                #expect(error.status == 503 && error.serverMessage == "refused on request", "\(error)")
+                expect(error.status == 503 && error.serverMessage == "refused on request", "\(error)")
                 break
             }
             try await primus.control("accept")
@@ -182,20 +182,20 @@ struct BehaviorPeerTests {
             primus.enqueue(["cmd": "silent"])
             while let update = await updates.next() {
                 guard case .reconnecting(let error) = update else { continue }
-                #expect(error.code == .connectionLost)
+                expectEqual(error.code, .connectionLost)
                 if dialect.transformer == "engine.io" {
-                    #expect(error.status == 400 && error.serverCode == .engineIOUnknownSession, "\(error)")
+                    expect(error.status == 400 && error.serverCode == .engineIOUnknownSession, "\(error)")
                 } else {
                     // A server of SockJS refuses the message, unless it has begun another session with the request for messages before.
-                    #expect(error.status == 404 || error.serverCode == .sockJSSessionLost, "\(error)")
+                    expect(error.status == 404 || error.serverCode == .sockJSSessionLost, "\(error)")
                 }
                 break
             }
             while let update = await updates.next() { if case .reconnected = update { break } }
             try await primus.write("there")
-            #expect(try await messages.next()?.value == "there")
+            try await expectEqual(messages.next()?.value, "there")
             let sparks = try await primus.control("sparks", method: "GET", port: port)
-            #expect(try await primus.id(within: .seconds(300)).isEmpty == false && sparks.contains(primus.sparkID ?? "-"))
+            try await expect(primus.id(within: .seconds(300)).isEmpty == false && sparks.contains(primus.sparkID ?? "-"))
         }
         other.stop()
     }
@@ -214,8 +214,8 @@ struct BehaviorPeerTests {
             let id = try await primus.id(within: .seconds(300))
             await stayed.wait()
             try await primus.write("still here")
-            #expect(try await messages.next()?.value == "still here")
-            #expect(primus.transport == .polling && primus.sparkID == id)
+            try await expectEqual(messages.next()?.value, "still here")
+            expect(primus.transport == .polling && primus.sparkID == id)
         }
         other.stop()
     }

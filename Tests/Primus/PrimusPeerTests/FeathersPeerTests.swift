@@ -100,7 +100,7 @@ struct FeathersPeerTests {
     /// The result in an acknowledgement, or its error.
     private static func result<Value>(_ acknowledgement: (error: Failure?, result: Value?)) throws -> Value {
         guard let error = acknowledgement.error else { return try #require(acknowledgement.result) }
-        #expect(acknowledgement.result == nil)
+        expectNil(acknowledgement.result)
         throw error
     }
 
@@ -110,21 +110,21 @@ struct FeathersPeerTests {
     func `methods of a service return records, and a second client receives an event for each change`(dialect: Dialect) async throws {
         try await self.with(dialect) { _, primus, other in
             let events = other.emitter.events.makeAsyncIterator()
-            #expect(try await self.find(primus) == [])
+            try await expectEqual(self.find(primus), [])
             let text = "é \"quoted\" \u{2028} \u{1F600}"
-            #expect(try await self.create(primus, text) == Todo(id: 1, text: text))
-            #expect(try await self.call(primus, "get", "todos", 1) == Todo(id: 1, text: text))
-            #expect(try await self.change(primus, "update", 1, ["text": "a"]) == Todo(id: 1, text: "a"))
-            #expect(try await self.change(primus, "patch", 1, ["isDone": true]) == Todo(id: 1, text: "a", isDone: true))
-            #expect(try await self.find(other) == [Todo(id: 1, text: "a", isDone: true)])
-            #expect(try await self.call(primus, "remove", "todos", 1) == Todo(id: 1, text: "a", isDone: true))
-            #expect(try await self.find(primus) == [])
+            try await expectEqual(self.create(primus, text), Todo(id: 1, text: text))
+            try await expectEqual(self.call(primus, "get", "todos", 1), Todo(id: 1, text: text))
+            try await expectEqual(self.change(primus, "update", 1, ["text": "a"]), Todo(id: 1, text: "a"))
+            try await expectEqual(self.change(primus, "patch", 1, ["isDone": true]), Todo(id: 1, text: "a", isDone: true))
+            try await expectEqual(self.find(other), [Todo(id: 1, text: "a", isDone: true)])
+            try await expectEqual(self.call(primus, "remove", "todos", 1), Todo(id: 1, text: "a", isDone: true))
+            try await expectEqual(self.find(primus), [])
             for (name, todo) in [
                 ("created", Todo(id: 1, text: text)), ("updated", Todo(id: 1, text: "a")),
                 ("patched", Todo(id: 1, text: "a", isDone: true)), ("removed", Todo(id: 1, text: "a", isDone: true)),
             ] {
                 let event = try #require(await events.next())
-                #expect(try event.name == "todos \(name)" && event.decode(Todo.self) == todo)
+                try expect(event.name == "todos \(name)" && event.decode(Todo.self) == todo)
             }
         }
     }
@@ -133,15 +133,15 @@ struct FeathersPeerTests {
     func `an error of a service has a name, a message, a code and data`(dialect: Dialect) async throws {
         try await self.with(dialect) { _, primus, _ in
             var error = await #expect(throws: Failure.self) { try await self.call(primus, "get", "todos", 7, Todo.self) }
-            #expect(error?.name == "NotFound" && error?.code == 404 && error?.className == "not-found")
-            #expect(error?.message == "No record found for id '7'" && error?.data == nil && error?.errors == [:])
+            expect(error?.name == "NotFound" && error?.code == 404 && error?.className == "not-found")
+            expect(error?.message == "No record found for id '7'" && error?.data == nil && error?.errors == [:])
             error = await #expect(throws: Failure.self) { try await self.call(primus, "create", "todos", NewTodo(), Todo.self) }
-            #expect(error?.name == "BadRequest" && error?.code == 400 && error?.className == "bad-request")
-            #expect(error?.data == ["field": "text"] && error?.errors == ["text": "must be a string"])
+            expect(error?.name == "BadRequest" && error?.code == 400 && error?.className == "bad-request")
+            expect(error?.data == ["field": "text"] && error?.errors == ["text": "must be a string"])
             error = await #expect(throws: Failure.self) { try await self.find(primus, in: "unknown") }
-            #expect(error?.name == "NotFound" && error?.message == "Service 'unknown' not found")
+            expect(error?.name == "NotFound" && error?.message == "Service 'unknown' not found")
             error = await #expect(throws: Failure.self) { try await self.find(primus, in: "failures") }
-            #expect(error?.name == "MethodNotAllowed" && error?.code == 405)
+            expect(error?.name == "MethodNotAllowed" && error?.code == 405)
         }
     }
 
@@ -149,7 +149,7 @@ struct FeathersPeerTests {
     func `an error that isn't one of Feathers has a message only`(dialect: Dialect) async throws {
         try await self.with(dialect) { _, primus, _ in
             let error = await #expect(throws: Failure.self) { try await self.call(primus, "get", "failures", 7, Todo.self) }
-            #expect(error == Failure(message: "Failure 7"))
+            expectEqual(error, Failure(message: "Failure 7"))
         }
     }
 
@@ -159,11 +159,11 @@ struct FeathersPeerTests {
             let created = other.emitter.on("todos created").makeAsyncIterator()
             let patched = other.emitter.on("todos patched").makeAsyncIterator()
             let todos = (1...100).map { Todo(id: $0, text: "\($0)") }
-            #expect(try await self.call(primus, "create", "todos", todos.map { NewTodo(text: $0.text) }) == todos)
+            try await expectEqual(self.call(primus, "create", "todos", todos.map { NewTodo(text: $0.text) }), todos)
             let changed = try await self.change(primus, "patch", nil, ["isDone": true], [Todo].self)
-            #expect(changed.count == 100 && changed.allSatisfy(\.isDone))
-            for todo in todos { #expect(try await created.next()?.decode(Todo.self) == todo) }
-            for todo in todos { #expect(try await patched.next()?.decode(Todo.self).id == todo.id) }
+            expect(changed.count == 100 && changed.allSatisfy(\.isDone))
+            for todo in todos { try await expectEqual(created.next()?.decode(Todo.self), todo) }
+            for todo in todos { try await expectEqual(patched.next()?.decode(Todo.self).id, todo.id) }
         }
     }
 
@@ -172,13 +172,13 @@ struct FeathersPeerTests {
         try await self.with(dialect) { _, primus, _ in
             for text in ["a", "b", "c"] { _ = try await self.create(primus, text) }
             _ = try await self.change(primus, "patch", 2, ["isDone": true], Todo.self)
-            #expect(try await self.find(primus, ["$limit": 2]).map(\.text) == ["a", "b"])
-            #expect(try await self.find(primus, ["$limit": 2, "$skip": 1, "isDone": false]).map(\.text) == ["c"])
-            #expect(try await self.find(primus, ["isDone": true]).map(\.text) == ["b"])
-            #expect(try await self.find(primus, ["isDone": "true"]) == [])
+            try await expectEqual(self.find(primus, ["$limit": 2]).map(\.text), ["a", "b"])
+            try await expectEqual(self.find(primus, ["$limit": 2, "$skip": 1, "isDone": false]).map(\.text), ["c"])
+            try await expectEqual(self.find(primus, ["isDone": true]).map(\.text), ["b"])
+            try await expectEqual(self.find(primus, ["isDone": "true"]), [])
             // A query may be absent, and the path have slashes.
             let (_, all) = try await primus.emitter.send("find", "/todos/", returning: Failure?.self, [Todo]?.self, within: .seconds(300))
-            #expect(all?.count == 3)
+            expectEqual(all?.count, 3)
         }
     }
 
@@ -188,7 +188,7 @@ struct FeathersPeerTests {
             let created = other.emitter.on("todos created").makeAsyncIterator()
             try await primus.emitter.send("get", "todos", 7, Query())
             try await primus.emitter.send("create", "todos", NewTodo(text: "a"), Query())
-            #expect(try await created.next()?.decode(Todo.self) == Todo(id: 1, text: "a"))
+            try await expectEqual(created.next()?.decode(Todo.self), Todo(id: 1, text: "a"))
         }
     }
 
@@ -197,22 +197,22 @@ struct FeathersPeerTests {
         try await self.with(dialect) { _, primus, other in
             let (received, missed) = (other.emitter.events.makeAsyncIterator(), primus.emitter.events.makeAsyncIterator())
             var error = await #expect(throws: Failure.self) { try await self.create(other, "early", in: "notes") }
-            #expect(error?.name == "NotAuthenticated" && error?.code == 401)
+            expect(error?.name == "NotAuthenticated" && error?.code == 401)
             var wrong = self.credentials
             wrong["password"] = "wrong"
             error = await #expect(throws: Failure.self) { try await self.signIn(other, wrong) }
-            #expect(error?.name == "NotAuthenticated" && error?.message == "Invalid login")
-            #expect(try await self.signIn(other, self.credentials).user == Session.User(id: 1, email: "anna@example.org"))
-            #expect(try await self.create(other, "a", in: "notes") == Todo(id: 1, text: "a"))
+            expect(error?.name == "NotAuthenticated" && error?.message == "Invalid login")
+            try await expectEqual(self.signIn(other, self.credentials).user, Session.User(id: 1, email: "anna@example.org"))
+            try await expectEqual(self.create(other, "a", in: "notes"), Todo(id: 1, text: "a"))
             _ = try await self.create(primus, "b")
-            #expect(await received.next()?.name == "notes created")
-            #expect(await received.next()?.name == "todos created")
-            #expect(await missed.next()?.name == "todos created")
+            await expectEqual(received.next()?.name, "notes created")
+            await expectEqual(received.next()?.name, "todos created")
+            await expectEqual(missed.next()?.name, "todos created")
 
             // Signing out.
             _ = try await self.call(other, "remove", "authentication", Int?.none, Session.self)
             error = await #expect(throws: Failure.self) { try await self.find(other, in: "notes") }
-            #expect(error?.code == 401)
+            expectEqual(error?.code, 401)
         }
     }
 
@@ -220,7 +220,7 @@ struct FeathersPeerTests {
     func `a reconnected client isn't signed in until it sends its token`(dialect: Dialect) async throws {
         try await self.with(dialect) { peer, primus, _ in
             let session = try await self.signIn(primus, self.credentials)
-            #expect(try await self.find(primus, in: "notes") == [])
+            try await expectEqual(self.find(primus, in: "notes"), [])
             let updates = primus.updates().makeAsyncIterator()
             try await peer.stopped()
             let endpoint = primus.configuration.endpoint
@@ -229,11 +229,11 @@ struct FeathersPeerTests {
             _ = try await next.ready()
             while let update = await updates.next() { if case .reconnected = update { break } }
             var error = await #expect(throws: Failure.self) { try await self.find(primus, in: "notes") }
-            #expect(error?.name == "NotAuthenticated")
+            expectEqual(error?.name, "NotAuthenticated")
             error = await #expect(throws: Failure.self) { try await self.signIn(primus, ["strategy": "jwt", "accessToken": "token"]) }
-            #expect(error?.name == "NotAuthenticated")
+            expectEqual(error?.name, "NotAuthenticated")
             _ = try await self.signIn(primus, ["strategy": "jwt", "accessToken": .string(session.accessToken)])
-            #expect(try await self.find(primus, in: "notes") == [])
+            try await expectEqual(self.find(primus, in: "notes"), [])
             next.stop()
         }
     }
@@ -250,12 +250,12 @@ struct FeathersPeerTests {
             while left > 0 {
                 id += 1
                 let todo = try await self.create(primus, "\(id)")
-                #expect(todo == Todo(id: id, text: "\(id)"))
+                expectEqual(todo, Todo(id: id, text: "\(id)"))
                 if primus.transport == .webSockets { left -= 1 }
             }
             for number in 1...id {
                 let todo = try await created.next()?.decode(Todo.self)
-                #expect(todo?.id == number)
+                expectEqual(todo?.id, number)
             }
         }
     }

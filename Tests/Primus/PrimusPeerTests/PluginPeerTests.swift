@@ -37,7 +37,7 @@ struct PluginPeerTests {
                         try await primus.opened(within: .seconds(300))
                         if waits { try await eventually("\(client)") { primus.transport == .webSockets } }
                         try await body(Fixture(primus: primus))
-                        if !client.moves { #expect(primus.transport == client.connections?.first?.transport ?? .webSockets) }
+                        if !client.moves { expectEqual(primus.transport, client.connections?.first?.transport ?? .webSockets) }
                     }
                 }
             }
@@ -69,12 +69,12 @@ struct PluginPeerTests {
         try await Fixture.run(dialect) { fixture in
             let todos = [Todo(id: 1, title: "é \"quoted\" \u{2028}"), Todo(id: 2, title: "", isDone: true)]
             let echoed: [Todo] = try await fixture.primus.emitter.send("echo", todos, within: .seconds(300))
-            #expect(echoed == todos)
+            expectEqual(echoed, todos)
             let (text, number, none) = try await fixture.primus.emitter.send(
                 "echo", "text", 1.5, Int?.none, returning: String.self, Double.self, Int?.self, within: .seconds(300))
-            #expect(text == "text" && number == 1.5 && none == nil)
+            expect(text == "text" && number == 1.5 && none == nil)
             let nothing: Int? = try await fixture.primus.emitter.send("echo", within: .seconds(300))
-            #expect(nothing == nil)
+            expectNil(nothing)
             // The acknowledgements of the first ones arrive later.
             async let late: Int = fixture.primus.emitter.send("later", 1, within: .seconds(300))
             let early: Int = try await fixture.primus.emitter.send("echo", 2, within: .seconds(300))
@@ -90,20 +90,20 @@ struct PluginPeerTests {
             try await fixture.command(["cmd": "emit", "event": "question", "args": ["name", 5, ["a": 1]], "ack": true])
             let iterator = questions.makeAsyncIterator()
             let event = try #require(await iterator.next())
-            #expect(event.name == "question" && event.expectsAcknowledgement)
+            expect(event.name == "question" && event.expectsAcknowledgement)
             let (text, number, object) = try event.decode(String.self, Int.self, [String: Int].self)
-            #expect(text == "name" && number == 5 && object == ["a": 1])
-            #expect(try event.acknowledge("answer", Todo(id: 3, title: "x")))
-            #expect(try !event.acknowledge("again"))
+            expect(text == "name" && number == 5 && object == ["a": 1])
+            try expect(event.acknowledge("answer", Todo(id: 3, title: "x")))
+            try expect(!event.acknowledge("again"))
             let answers = messages.makeAsyncIterator()
             let answer = try #require(await answers.next())
-            #expect(try answer.value == ["acked": ["answer", ["id": 3, "title": "x"]]])
+            try expectEqual(answer.value, ["acked": ["answer", ["id": 3, "title": "x"]]])
 
             let replies = fixture.primus.emitter.on("re:hello")
             try await fixture.primus.emitter.send("hello", "there")
             let reply = replies.makeAsyncIterator()
             let greeting = try #require(await reply.next())
-            #expect(try greeting.decode(String.self) == "there")
+            try expectEqual(greeting.decode(String.self), "there")
         }
     }
 
@@ -114,7 +114,7 @@ struct PluginPeerTests {
             try await fixture.primus.emits.send("plain", "a", 2)
             let iterator = replies.makeAsyncIterator()
             let (text, number) = try #require(await iterator.next()).decode(String.self, Int.self)
-            #expect(text == "a" && number == 2)
+            expect(text == "a" && number == 2)
         }
     }
 
@@ -131,14 +131,14 @@ struct PluginPeerTests {
             let (fromA, fromB) = (
                 try #require(await first.next()).decode(as: Message.self), try #require(await second.next()).decode(as: Message.self)
             )
-            #expect(fromA.channel == "a" && fromA.data == "to a")
-            #expect(fromB.channel == "b" && fromB.data == "to b")
+            expect(fromA.channel == "a" && fromA.data == "to a")
+            expect(fromB.channel == "b" && fromB.data == "to b")
             a.leave()
-            #expect(await first.next() == nil)
-            #expect(!a.isJoined && b.isJoined)
+            await expectNil(first.next())
+            expect(!a.isJoined && b.isJoined)
             await #expect(throws: PrimusError.self) { try await a.write("late") }
             try await b.write("more")
-            #expect(try await second.next()?.decode(as: Message.self).data == "more")
+            try await expectEqual(second.next()?.decode(as: Message.self).data, "more")
         }
     }
 
@@ -154,12 +154,12 @@ struct PluginPeerTests {
             let channel = fixture.primus.channel("a")
             let messages = channel.messages.makeAsyncIterator()
             try await channel.write(1)
-            #expect(try await messages.next()?.value["data"] == 1)
+            try await expectEqual(messages.next()?.value["data"], 1)
             let updates = fixture.primus.updates().makeAsyncIterator()
             try await fixture.command(["cmd": "endReconnect"])
             while let update = await updates.next() { if case .reconnected = update { break } }
             try await channel.write(2)
-            #expect(try await messages.next()?.value["data"] == 2)
+            try await expectEqual(messages.next()?.value["data"], 2)
             fixture.primus.end()
         }
         peer.stop()
@@ -171,12 +171,12 @@ struct PluginPeerTests {
             let stream = fixture.primus.substream("sub")
             let messages = stream.messages.makeAsyncIterator()
             try await stream.write(Todo(id: 1, title: "a"))
-            #expect(try await messages.next()?.decode(as: Todo.self) == Todo(id: 1, title: "a"))
+            try await expectEqual(messages.next()?.decode(as: Todo.self), Todo(id: 1, title: "a"))
             try await stream.write("text")
-            #expect(try await messages.next()?.decode(as: String.self) == "text")
+            try await expectEqual(messages.next()?.decode(as: String.self), "text")
             stream.end()
-            #expect(await messages.next() == nil)
-            #expect(!stream.isOpen)
+            await expectNil(messages.next())
+            expect(!stream.isOpen)
         }
     }
 
@@ -184,7 +184,7 @@ struct PluginPeerTests {
     func `requests are answered in both directions`(dialect: Dialect) async throws {
         try await Fixture.run(dialect) { fixture in
             let reply: [String: [String: [Int]]] = try await fixture.primus.request(["add": [1, 2]], within: .seconds(300))
-            #expect(reply == ["answer": ["add": [1, 2]]])
+            expectEqual(reply, ["answer": ["add": [1, 2]]])
             let messages = fixture.primus.messages
             let registration = fixture.primus.onRequest(on: .tasks) { request in
                 let number = (try? request.decode(as: Int.self)) ?? 0
@@ -192,7 +192,7 @@ struct PluginPeerTests {
             }
             try await fixture.command(["cmd": "ask", "data": 21])
             let iterator = messages.makeAsyncIterator()
-            #expect(try await iterator.next()?.value == ["answered": ["double": 42]])
+            try await expectEqual(iterator.next()?.value, ["answered": ["double": 42]])
             withExtendedLifetime(registration) {}
         }
     }
@@ -202,9 +202,9 @@ struct PluginPeerTests {
             let error = await #expect(throws: PrimusError.self) {
                 _ = try await fixture.primus.emitter.send("unheard", as: Int.self, within: .milliseconds(1))
             }
-            #expect(error?.code == .timedOut)
+            expectEqual(error?.code, .timedOut)
             let echoed: Int = try await fixture.primus.emitter.send("echo", 1, within: .seconds(300))
-            #expect(echoed == 1)
+            expectEqual(echoed, 1)
         }
     }
 }

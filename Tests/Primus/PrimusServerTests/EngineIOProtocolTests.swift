@@ -26,12 +26,12 @@ import Testing
     }
 
     private func checkHandshake(_ packet: String, upgrades: JSONValue) throws {
-        #expect(packet.hasPrefix("0"))
+        expect(packet.hasPrefix("0"))
         let handshake = try #require(try? JSONValue(parsing: Array(packet.dropFirst().utf8)))
-        #expect(handshake.object?.map(\.key) == ["sid", "upgrades", "pingInterval", "pingTimeout", "maxPayload"])
-        #expect(handshake["sid"]?.string?.isEmpty == false && handshake["upgrades"] == upgrades)
-        #expect(handshake["pingInterval"]?.int == 300 && handshake["pingTimeout"]?.int == 200)
-        #expect(handshake["maxPayload"]?.int == 1_000_000)
+        expectEqual(handshake.object?.map(\.key), ["sid", "upgrades", "pingInterval", "pingTimeout", "maxPayload"])
+        expect(handshake["sid"]?.string?.isEmpty == false && handshake["upgrades"] == upgrades)
+        expect(handshake["pingInterval"]?.int == 300 && handshake["pingTimeout"]?.int == 200)
+        expectEqual(handshake["maxPayload"]?.int, 1_000_000)
     }
 
     // MARK: Handshake
@@ -39,17 +39,17 @@ import Testing
     @Test func `polling opens a session`() async throws {
         let test = try await self.start().test
         let response = try test.start(Self.path)
-        #expect(response.status == 200)
+        expectEqual(response.status, 200)
         try self.checkHandshake(response.body, upgrades: ["websocket"])
     }
 
     @Test(arguments: ["/primus/?transport=polling", "/primus/?EIO=abc&transport=polling", "/primus/?EIO=4", "/primus/?EIO=4&transport=abc"])
     func `polling without a known version and transport is refused`(target: String) async throws {
-        #expect(try await self.start().test.start(target).status == 400)
+        try await expectEqual(self.start().test.start(target).status, 400)
     }
 
     @Test(arguments: ["POST", "PUT"]) func `a session isn't opened with another method`(method: String) async throws {
-        #expect(try await self.start().test.start(Self.path, method: method).status == 400)
+        try await expectEqual(self.start().test.start(Self.path, method: method).status, 400)
     }
 
     @Test(arguments: [
@@ -59,15 +59,15 @@ import Testing
     func `a refused WebSocket receives the text of the reason, as from engine io`(query: String, text: String) async throws {
         let client = try await self.start().test.client("/primus/?\(query)")
         let response = try #require(client.end?.transportError?.response)
-        #expect(response.head.status == 400 && String(decoding: response.body, as: UTF8.self) == text)
-        #expect(response.head.headers["Content-Type"] == "text/html")
+        expect(response.head.status == 400 && String(decoding: response.body, as: UTF8.self) == text)
+        expectEqual(response.head.headers["Content-Type"], "text/html")
     }
 
     @Test func `a question about methods that isn't one of a page is a request like others`() async throws {
         let test = try await self.start().test
         let response = try test.start(Self.path, method: "OPTIONS", headers: ["Origin": "http://page"])
-        #expect(response.status == 400 && response.body == #"{"code":2,"message":"Bad handshake method"}"#)
-        #expect(response.headers["Access-Control-Allow-Origin"] == "http://page")
+        expect(response.status == 400 && response.body == #"{"code":2,"message":"Bad handshake method"}"#)
+        expectEqual(response.headers["Access-Control-Allow-Origin"], "http://page")
     }
 
     @Test func `responses aren't cached, except for the specification`() async throws {
@@ -77,18 +77,18 @@ import Testing
             try test.start(Self.path), try test.start(target, method: "POST", body: "4\"a\""), try test.start(target),
             try test.start(Self.path + "&sid=abc"), try test.start("/primus/"),
         ] {
-            #expect(response.headers["Cache-Control"] == "no-store, no-cache, must-revalidate, max-age=0")
-            #expect(response.headers["Pragma"] == "no-cache")
+            expectEqual(response.headers["Cache-Control"], "no-store, no-cache, must-revalidate, max-age=0")
+            expectEqual(response.headers["Pragma"], "no-cache")
         }
-        #expect(try test.start("/primus/spec").headers["Cache-Control"] == nil)
+        try expectNil(test.start("/primus/spec").headers["Cache-Control"])
         withExtendedLifetime(echo) {}
     }
 
     @Test func `a packet for the end may have content, and ends the session`() async throws {
         let test = try await self.start().test
         let target = try test.openEngineIO()
-        #expect(try test.start(target, method: "POST", body: "1x").status == 200)
-        #expect(try test.start(target).status == 400 && test.server.sparks.isEmpty)
+        try expectEqual(test.start(target, method: "POST", body: "1x").status, 200)
+        try expect(test.start(target).status == 400 && test.server.sparks.isEmpty)
     }
 
     @Test func `a WebSocket opens a session`() async throws {
@@ -103,8 +103,8 @@ import Testing
     func `a WebSocket without a known version and transport is refused`(target: String) async throws {
         let test = try await self.start().test
         let client = test.client(target)
-        guard case .transport(let error)? = client.end else { return #expect(client.end != nil) }
-        #expect(error.code == .upgradeRejected && error.status == 400)
+        guard case .transport(let error)? = client.end else { return expect(client.end != nil) }
+        expect(error.code == .upgradeRejected && error.status == 400)
     }
 
     // MARK: Messages
@@ -115,18 +115,18 @@ import Testing
         let (test, echo) = try await self.start()
         let session = try test.openEngineIO()
         let post = try test.start(session, method: "POST", body: body)
-        #expect(post.status == 200 && post.body == "ok")
+        expect(post.status == 200 && post.body == "ok")
         let poll = try test.start(session)
-        #expect(poll.status == 200 && poll.body == body)
+        expect(poll.status == 200 && poll.body == body)
         echo.cancel()
     }
 
     @Test func `packets of text and bytes are sent and received over polling`() async throws {
         let (test, echo) = try await self.start()
         let session = try test.openEngineIO()
-        #expect(try test.start(session, method: "POST", body: "4\"hello\"\u{1E}bAQIDBA==").body == "ok")
+        try expectEqual(test.start(session, method: "POST", body: "4\"hello\"\u{1E}bAQIDBA==").body, "ok")
         // The parser of Primus writes bytes as JSON.
-        #expect(try test.start(session).body == "4\"hello\"\u{1E}4{\"type\":\"Buffer\",\"data\":[1,2,3,4]}")
+        try expectEqual(test.start(session).body, "4\"hello\"\u{1E}4{\"type\":\"Buffer\",\"data\":[1,2,3,4]}")
         echo.cancel()
     }
 
@@ -136,25 +136,25 @@ import Testing
         test.server.sendRaw(.text("4hello"), to: try #require(test.server.sparks.first).id)
         test.server.sendRaw(.binary([1, 2, 3, 4]), to: test.server.sparks[0].id)
         let polls = try (0..<2).map { _ in try test.start(session).body }
-        #expect(polls.joined(separator: "|").contains("bAQIDBA=="), "\(polls)")
+        expect(polls.joined(separator: "|").contains("bAQIDBA=="), "\(polls)")
     }
 
     @Test func `an invalid packet ends a session over polling`() async throws {
         let test = try await self.start().test
         let session = try test.openEngineIO()
         // The server of engine.io answers with 200 in place of the 400 of the description.
-        #expect(try test.start(session, method: "POST", body: "abc").status == 200)
-        #expect(try test.start(session).status == 400 && test.server.sparks.isEmpty)
+        try expectEqual(test.start(session, method: "POST", body: "abc").status, 200)
+        try expect(test.start(session).status == 400 && test.server.sparks.isEmpty)
     }
 
     @Test func `two polls at the same time end a session`() async throws {
         let test = try await self.start().test
         let session = try test.openEngineIO()
         let first = try test.start(session)
-        #expect(!first.isEnded)
-        #expect(try test.start(session + "&t=burst").status == 400)
-        #expect(first.status == 200 && first.body == "1")
-        #expect(try test.start(session).status == 400 && test.server.sparks.isEmpty)
+        expect(!first.isEnded)
+        try expectEqual(test.start(session + "&t=burst").status, 400)
+        expect(first.status == 200 && first.body == "1")
+        try expect(test.start(session).status == 400 && test.server.sparks.isEmpty)
     }
 
     @Test func `text and bytes are sent and received over a WebSocket`() async throws {
@@ -162,7 +162,7 @@ import Testing
         let client = test.client(Self.socketPath)
         client.send("4\"hello\"")
         client.socket.send([.binary([1, 2, 3, 4])])
-        #expect(client.lines.dropFirst() == ["4\"hello\"", "4{\"type\":\"Buffer\",\"data\":[1,2,3,4]}"])
+        expectEqual(client.lines.dropFirst(), ["4\"hello\"", "4{\"type\":\"Buffer\",\"data\":[1,2,3,4]}"])
         echo.cancel()
     }
 
@@ -170,8 +170,8 @@ import Testing
         let test = try await self.start().test
         let (client, neighbor) = (test.client(Self.socketPath), test.client(Self.socketPath))
         client.send("abc")
-        guard case .peer(let code, let reason)? = client.end else { return #expect(client.end != nil) }
-        #expect(code == .protocolError && reason == "A packet of engine.io begins with \"abc\"." && neighbor.end == nil)
+        guard case .peer(let code, let reason)? = client.end else { return expect(client.end != nil) }
+        expect(code == .protocolError && reason == "A packet of engine.io begins with \"abc\"." && neighbor.end == nil)
     }
 
     // MARK: Heartbeat
@@ -182,17 +182,17 @@ import Testing
         for _ in 0..<3 {
             let poll = try test.start(session)
             test.clock.advance(by: .milliseconds(300))
-            #expect(poll.status == 200 && poll.body == "2")
-            #expect(try test.start(session, method: "POST", body: "3").status == 200)
+            expect(poll.status == 200 && poll.body == "2")
+            try expectEqual(test.start(session, method: "POST", body: "3").status, 200)
         }
-        #expect(test.server.sparks.count == 1)
+        expectEqual(test.server.sparks.count, 1)
     }
 
     @Test func `a session over polling ends without an answer to a ping`() async throws {
         let test = try await self.start().test
         let session = try test.openEngineIO()
         for _ in 0..<10 { test.clock.advance(by: .milliseconds(50)) }
-        #expect(try test.start(session).status == 400 && test.server.sparks.isEmpty)
+        try expect(test.start(session).status == 400 && test.server.sparks.isEmpty)
     }
 
     @Test func `pings are sent and answered over a WebSocket, and the end follows without an answer`() async throws {
@@ -200,13 +200,13 @@ import Testing
         let client = test.client(Self.socketPath)
         for count in 1...3 {
             test.clock.advance(by: .milliseconds(300))
-            #expect(client.lines.dropFirst() == Array(repeating: "2", count: count)[...])
+            expectEqual(client.lines.dropFirst(), Array(repeating: "2", count: count)[...])
             client.send("3")
         }
         test.clock.advance(by: .milliseconds(300))
-        #expect(client.end == nil)
+        expectNil(client.end)
         test.clock.advance(by: .milliseconds(200))
-        #expect(client.end != nil && test.server.sparks.isEmpty)
+        expect(client.end != nil && test.server.sparks.isEmpty)
     }
 
     @Test func `an answer that the server hasn't read is asked for again`() async throws {
@@ -218,13 +218,13 @@ import Testing
         client.send("3")
         test.clock.advance(by: .milliseconds(190))
         test.server.silence(spark.id, false)
-        #expect(client.lines.dropFirst() == ["2"])
+        expectEqual(client.lines.dropFirst(), ["2"])
         test.clock.advance(by: .milliseconds(10))
-        #expect(client.lines.dropFirst() == ["2", "2"])
+        expectEqual(client.lines.dropFirst(), ["2", "2"])
         test.clock.advance(by: .milliseconds(199))
-        #expect(client.end == nil && test.server.sparks.count == 1)
+        expect(client.end == nil && test.server.sparks.count == 1)
         test.clock.advance(by: .milliseconds(1))
-        #expect(client.end != nil && test.server.sparks.isEmpty)
+        expect(client.end != nil && test.server.sparks.isEmpty)
     }
 
     @Test func `a server that stops reading again and again sends its pings all the same`() async throws {
@@ -236,7 +236,7 @@ import Testing
             test.server.silence(spark.id, false)
             test.clock.advance(by: .milliseconds(100))
         }
-        #expect(client.lines.dropFirst() == ["2"])
+        expectEqual(client.lines.dropFirst(), ["2"])
     }
 
     @Test func `a client isn't ended as long as the server doesn't read, and gets its pings, whatever faults begin and end`() async throws {
@@ -250,21 +250,21 @@ import Testing
         test.server.silence(spark.id, false)
         // A client counts the time between pings: one that is missing would end its connection.
         test.clock.advance(by: .milliseconds(300))
-        #expect(client.lines.dropFirst() == ["2"])
+        expectEqual(client.lines.dropFirst(), ["2"])
         test.clock.advance(by: .milliseconds(299))
-        #expect(client.end == nil && client.lines.dropFirst() == ["2"])
+        expect(client.end == nil && client.lines.dropFirst() == ["2"])
         test.clock.advance(by: .milliseconds(1))
-        #expect(client.end == nil && client.lines.dropFirst() == ["2", "2"])
+        expect(client.end == nil && client.lines.dropFirst() == ["2", "2"])
         var done = 0
         while case let waiting = callbacks.all.dropFirst(done), !waiting.isEmpty {
             done += waiting.count
             for callback in waiting { callback() }
         }
         test.clock.advance(by: .milliseconds(300))
-        #expect(client.end == nil && client.lines.dropFirst() == ["2", "2", "2"])
+        expect(client.end == nil && client.lines.dropFirst() == ["2", "2", "2"])
         // From now on, its silence counts again.
         test.clock.advance(by: .milliseconds(200))
-        #expect(client.end != nil)
+        expect(client.end != nil)
         withExtendedLifetime(slow) {}
     }
 
@@ -279,9 +279,9 @@ import Testing
         test.clock.advance(by: .milliseconds(499))
         test.server.silence(spark.id, false)
         test.clock.advance(by: .milliseconds(499))
-        #expect(client.end == nil && test.server.sparks.count == 1)
+        expect(client.end == nil && test.server.sparks.count == 1)
         test.clock.advance(by: .milliseconds(1))
-        #expect(client.end != nil && test.server.sparks.isEmpty)
+        expect(client.end != nil && test.server.sparks.isEmpty)
     }
 
     // MARK: End
@@ -290,9 +290,9 @@ import Testing
         let test = try await self.start().test
         let session = try test.openEngineIO()
         let poll = try test.start(session)
-        #expect(try test.start(session, method: "POST", body: "1").body == "ok")
-        #expect(poll.status == 200 && poll.body == "6")
-        #expect(try test.start(session).status == 400 && test.server.sparks.isEmpty)
+        try expectEqual(test.start(session, method: "POST", body: "1").body, "ok")
+        expect(poll.status == 200 && poll.body == "6")
+        try expect(test.start(session).status == 400 && test.server.sparks.isEmpty)
     }
 
     @Test func `a client ends its session by closing its WebSocket`() async throws {
@@ -300,9 +300,9 @@ import Testing
         let client = test.client(Self.socketPath)
         // The server of engine.io ignores the packet, on which the description closes the WebSocket.
         client.send("1")
-        #expect(client.end == nil && test.server.sparks.count == 1)
+        expect(client.end == nil && test.server.sparks.count == 1)
         client.socket.close()
-        #expect(test.server.sparks.isEmpty)
+        expect(test.server.sparks.isEmpty)
     }
 
     // MARK: Upgrade
@@ -312,11 +312,11 @@ import Testing
         let session = try test.openEngineIO()
         let client = test.client(session.replacing("polling", with: "websocket"))
         client.send("2probe")
-        #expect(client.lines == ["3probe"])
+        expectEqual(client.lines, ["3probe"])
         let poll = try test.start(session)
-        #expect(poll.status == 200 && poll.body == "6")
+        expect(poll.status == 200 && poll.body == "6")
         client.send("5", "4\"hello\"")
-        #expect(client.lines == ["3probe", "4\"hello\""])
+        expectEqual(client.lines, ["3probe", "4\"hello\""])
         echo.cancel()
     }
 
@@ -326,12 +326,12 @@ import Testing
         let client = test.client(session.replacing("polling", with: "websocket"))
         client.send("2probe")
         client.send("5")
-        #expect(try test.start(session).status == 400)
-        #expect(try test.start(session, method: "POST", body: "4\"lost\"").status == 400)
+        try expectEqual(test.start(session).status, 400)
+        try expectEqual(test.start(session, method: "POST", body: "4\"lost\"").status, 400)
         let other = test.client(session.replacing("polling", with: "websocket"))
-        #expect(other.end != nil)
+        expect(other.end != nil)
         client.send("4\"hello\"")
-        #expect(client.lines == ["3probe", "4\"hello\""])
+        expectEqual(client.lines, ["3probe", "4\"hello\""])
         echo.cancel()
     }
 
@@ -344,17 +344,17 @@ import Testing
         let spark = try #require(test.server.sparks.first)
         try spark.write("last")
         spark.end()
-        #expect(client.lines == ["3probe"] && client.end == nil)
+        expect(client.lines == ["3probe"] && client.end == nil)
         if next == "poll" {
             let poll = try test.start(session)
-            #expect(poll.body == "4\"last\"\u{1E}4\"primus::server::close\"" && client.end == nil)
-            #expect(try test.start(session).body == "6\u{1E}1" && client.end != nil)
+            expect(poll.body == "4\"last\"\u{1E}4\"primus::server::close\"" && client.end == nil)
+            try expect(test.start(session).body == "6\u{1E}1" && client.end != nil)
         } else {
             client.send("5")
-            #expect(client.lines == ["3probe", "4\"last\"", "4\"primus::server::close\""])
-            #expect(client.end.map { "\($0)".contains("1000") } == true)
+            expectEqual(client.lines, ["3probe", "4\"last\"", "4\"primus::server::close\""])
+            expectEqual(client.end.map { "\($0)".contains("1000") }, true)
         }
-        #expect(test.server.sparks.isEmpty)
+        expect(test.server.sparks.isEmpty)
         echo.cancel()
     }
 
@@ -368,9 +368,9 @@ import Testing
         spark.end(reconnects: true)
         let client = test.client(session.replacing("polling", with: "websocket"))
         client.send("2probe", "5")
-        #expect(client.lines.isEmpty && client.end != nil)
-        #expect(try test.start(session).body == "4\"last\"" && ends.all.isEmpty)
-        #expect(try test.start(session).body == "6\u{1E}1" && ends.all == [spark.id])
+        expect(client.lines.isEmpty && client.end != nil)
+        try expect(test.start(session).body == "4\"last\"" && ends.all.isEmpty)
+        try expect(test.start(session).body == "6\u{1E}1" && ends.all == [spark.id])
         observation.cancel()
         echo.cancel()
     }
@@ -398,7 +398,7 @@ import Testing
             }
             test.clock.advance(by: .seconds(30))
             let isEnded = connection.calls.all.contains { if case .closing = $0 { true } else { $0 == .abandoned } }
-            #expect(isEnded, "\(connection.calls.all)")
+            expect(isEnded, "\(connection.calls.all)")
             echo.cancel()
         }
     }
@@ -408,7 +408,7 @@ import Testing
         let connection = RecordingConnection()
         let request = HTTPRequestHead(method: "GET", target: Self.socketPath + "&sid=ended")
         _ = test.server.listenerHandler.accepted(connection, id: .nextAccepted(), request: request)
-        #expect(connection.calls.all == [.closing(.normal)] && test.server.sparks.isEmpty)
+        expect(connection.calls.all == [.closing(.normal)] && test.server.sparks.isEmpty)
         echo.cancel()
     }
 }

@@ -34,13 +34,13 @@ import Testing
         let client = try await test.openClient()
         let id = try await client.id(within: Behavior.limit)
         test.advance(by: .seconds(300), step: .seconds(5))
-        #expect(client.isConnected && test.server.sparks.map(\.id) == [id])
+        expect(client.isConnected && test.server.sparks.map(\.id) == [id])
         try await client.write("still here")
         await test.server.stop()
         try await eventually { !client.isConnected }
         client.end()
         test.advance(by: .seconds(60), step: .seconds(5))
-        #expect(client.driver.nextDeadline == nil && test.server.sparks.isEmpty)
+        expect(client.driver.nextDeadline == nil && test.server.sparks.isEmpty)
     }
 
     @Test(arguments: BehaviorKind.all)
@@ -59,13 +59,13 @@ import Testing
             try await test.settled(client)
             test.network.waitUntilIdle()
         }
-        #expect(client.isConnected && test.server.sparks.count == 1)
-        if kind.moves { #expect(client.transport == .webSockets) }
-        #expect(client.enqueue(1) && values.all == [1])
+        expect(client.isConnected && test.server.sparks.count == 1)
+        if kind.moves { expectEqual(client.transport, .webSockets) }
+        expect(client.enqueue(1) && values.all == [1])
         try test.server.write(2)
-        #expect(await messages.pending().map { try? $0.value } == [2])
+        await expectEqual(messages.pending().map { try? $0.value }, [2])
         client.end()
-        #expect(client.state == .closed(nil) && test.server.sparks.isEmpty)
+        expect(client.state == .closed(nil) && test.server.sparks.isEmpty)
         record.cancel()
     }
 
@@ -77,10 +77,10 @@ import Testing
         for (number, client) in clients.enumerated() {
             let messages = client.messages.makeAsyncIterator()
             try await client.write(number)
-            #expect(try await messages.next()?.value.int == number)
+            try await expectEqual(messages.next()?.value.int, number)
             ids.insert(try await client.id(within: Behavior.limit))
         }
-        #expect(ids.count == 3 && test.server.sparks.count == 3)
+        expect(ids.count == 3 && test.server.sparks.count == 3)
         for client in clients { client.end() }
         echo.cancel()
     }
@@ -117,9 +117,9 @@ import Testing
         raw.socket.send([try coding.message(PrimusValue.int(2))])
         var received: [Int?] = []
         for message in await messages.pending() { received.append((try? message.value)?.int) }
-        #expect(received == [0, nil, 1, nil, 2] && client.isConnected)
+        expect(received == [0, nil, 1, nil, 2] && client.isConnected)
         try await eventually { numbers.all.count == 3 && problems.all.count == 2 }
-        #expect(numbers.all == [0, 1, 2] && raw.end == nil)
+        expect(numbers.all == [0, 1, 2] && raw.end == nil)
         client.end()
         record.cancel()
     }
@@ -140,8 +140,8 @@ import Testing
         try await client.opened(within: .seconds(600))
         let sent: [PrimusValue] = [1, "text", ["a": [true, nil, 0.5]], "ä\u{2028}"]
         for value in sent { try await client.write(value) }
-        for value in sent { #expect(try await messages.next()?.value == value) }
-        #expect(try await client.id(within: .seconds(600)) == primus.server.sparks.first?.id)
+        for value in sent { try await expectEqual(messages.next()?.value, value) }
+        try await expectEqual(client.id(within: .seconds(600)), primus.server.sparks.first?.id)
         client.end()
         echo.cancel()
     }
@@ -163,16 +163,16 @@ import Testing
         client.open()
         try await client.opened(within: .seconds(600))
         let spark = try #require(primus.server.sparks.first)
-        #expect(spark.query.contains { $0.name == "EIO" && $0.value == "3" })
+        expect(spark.query.contains { $0.name == "EIO" && $0.value == "3" })
         let sent: [PrimusValue] = [1, "ä😀", ["a": [true, nil, 0.5]]]
         for value in sent { try await client.write(value) }
-        for value in sent { #expect(try await messages.next()?.value == value) }
+        for value in sent { try await expectEqual(messages.next()?.value, value) }
         try await eventually { client.transport == .webSockets }
         // The client sends the pings of engine.io, and the server those of Primus.
         for _ in 0..<60 { primus.clock.advance(by: .seconds(5)) }
         try await client.write("still here")
-        #expect(try await messages.next()?.value == "still here")
-        #expect(client.counters.reconnects == 0 && primus.server.sparks == [spark])
+        try await expectEqual(messages.next()?.value, "still here")
+        expect(client.counters.reconnects == 0 && primus.server.sparks == [spark])
         spark.end()
         try await eventually { client.state == .closed(nil) }
         echo.cancel()
@@ -193,8 +193,8 @@ import Testing
             }
             client.open()
             let error = await #expect(throws: PrimusError.self) { try await client.opened(within: .seconds(600)) }
-            #expect(error?.code == (status == 503 ? .connectionLost : .unauthorized) && error?.status == status, "\(error as Any)")
-            #expect(error?.serverMessage == "Who are you?" && error?.headers?["WWW-Authenticate"] == "Basic realm=\"x\"")
+            expect(error?.code == (status == 503 ? .connectionLost : .unauthorized) && error?.status == status, "\(error as Any)")
+            expect(error?.serverMessage == "Who are you?" && error?.headers?["WWW-Authenticate"] == "Basic realm=\"x\"")
         }
     }
 
@@ -210,8 +210,8 @@ import Testing
         let client = primus.client()
         client.open()
         let error = await #expect(throws: PrimusError.self) { try await client.opened(within: .seconds(600)) }
-        #expect(error?.code == .unauthorized && error?.status == 403 && error?.serverMessage == "Come back tomorrow.")
-        #expect(error?.headers?["X-Reason"] == "closed" && primus.server.sparks.isEmpty)
+        expect(error?.code == .unauthorized && error?.status == 403 && error?.serverMessage == "Come back tomorrow.")
+        expect(error?.headers?["X-Reason"] == "closed" && primus.server.sparks.isEmpty)
     }
 
     @Test func `a server that drops messages drops those after the fault was set, until it is reset`() async throws {
@@ -226,8 +226,8 @@ import Testing
         try spark.write(2)
         primus.server.faults.dropRate = 0
         try spark.write(3)
-        #expect(try await messages.next()?.value == 1)
-        #expect(try await messages.next()?.value == 3)
+        try await expectEqual(messages.next()?.value, 1)
+        try await expectEqual(messages.next()?.value, 3)
         // In the middle, some of many arrive, in order.
         primus.server.faults.dropRate = 0.5
         for number in 0..<1000 { try spark.write(number) }
@@ -235,6 +235,6 @@ import Testing
         try spark.write("end")
         var received: [Int] = []
         while let value = try await messages.next()?.value, value != "end" { received.append(value.int ?? -1) }
-        #expect((300...700).contains(received.count) && received == received.sorted() && client.isConnected)
+        expect((300...700).contains(received.count) && received == received.sorted() && client.isConnected)
     }
 }

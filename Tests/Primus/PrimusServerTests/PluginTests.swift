@@ -19,8 +19,8 @@ import Testing
         let client = test.client()
         client.send(#"{"type":0,"data":["add",1,2],"id":7}"#, #"{"type":0,"data":["other"]}"#, #"{"type":0,"data":["add",5,6]}"#)
         try await eventually { names.all.count == 2 }
-        #expect(names.all == ["add true", "add false"])
-        #expect(client.lines == [#"{"id":7,"type":1,"data":[3,"x"]}"#])
+        expectEqual(names.all, ["add true", "add false"])
+        expectEqual(client.lines, [#"{"id":7,"type":1,"data":[3,"x"]}"#])
         token.cancel()
     }
 
@@ -31,10 +31,10 @@ import Testing
         try spark.send("news", 1, "x")
         let call = Task { try await spark.call("ask", "?").decode(Int.self) }
         try await eventually { client.lines.count == 2 }
-        #expect(client.lines == [#"{"type":0,"data":["news",1,"x"]}"#, #"{"type":0,"data":["ask","?"],"id":1}"#])
+        expectEqual(client.lines, [#"{"type":0,"data":["news",1,"x"]}"#, #"{"type":0,"data":["ask","?"],"id":1}"#])
         client.send(#"{"id":9,"type":1,"data":[0]}"#, #"{"id":1,"type":1,"data":[42]}"#, #"{"id":1,"type":1,"data":[43]}"#)
-        #expect(try await call.value == 42)
-        #expect(client.end == nil)
+        try await expectEqual(call.value, 42)
+        expectNil(client.end)
     }
 
     @Test func `a call ends with the connection, with its time, and with its task`() async throws {
@@ -76,7 +76,7 @@ import Testing
         for name in ["open", "incoming::x", "reconnect"] {
             #expect(throws: PrimusServerError.self) { try other.server.sparks[0].send(name) }
         }
-        #expect(connected.end == nil)
+        expectNil(connected.end)
     }
 
     @Test func `an event under a reserved name is dropped, and reported`() async throws {
@@ -85,8 +85,8 @@ import Testing
         let client = test.client()
         client.send(#"{"type":0,"data":["end"]}"#, #"{"emit":[5]}"#)
         let errors = await events.pending().compactMap { if case .error(_, let message) = $0 { message } else { nil } }
-        #expect(errors.count == 2 && errors[0].contains("reserves the event name \"end\""), "\(errors)")
-        #expect(client.end == nil)
+        expect(errors.count == 2 && errors[0].contains("reserves the event name \"end\""), "\(errors)")
+        expectNil(client.end)
     }
 
     @Test func `events of emit travel both ways`() async throws {
@@ -97,7 +97,7 @@ import Testing
         client.send(#"{"emit":["news",1,{"a":2}]}"#)
         try await eventually { arguments.all == [[1, ["a": 2]]] }
         try test.server.sparks[0].emit("x", 1.5)
-        #expect(client.lines == [#"{"emit":["x",1.5]}"#])
+        expectEqual(client.lines, [#"{"emit":["x",1.5]}"#])
         token.cancel()
     }
 
@@ -123,15 +123,16 @@ import Testing
         client.send(#"[0,"id1","news",5]"#, #"[0,"unknown","news",6]"#)
         // The server's end of a membership needs no answer of the client.
         try await eventually { lines.all.count == 3 && client.lines.count == 4 }
-        #expect(lines.all == ["joined news", "message 5", "left"])
-        #expect(
-            Set(client.lines) == [
+        expectEqual(lines.all, ["joined news", "message 5", "left"])
+        expectEqual(
+            Set(client.lines),
+            [
                 #"[0,"id1","news",{"hello":1}]"#, #"[0,"id1","news",{"type":0,"data":["greet","x"]}]"#,
                 #"[0,"id1","news",{"id":3,"type":1,"data":["news"]}]"#, #"[2,"id1","news"]"#,
             ])
         client.send(#"[0,"id1","news",7]"#, #"[2,"id1","news"]"#, #"[1,"id1","news"]"#)
         try await eventually { lines.all.count == 4 }
-        #expect(lines.all.last == "joined news")
+        expectEqual(lines.all.last, "joined news")
         token.cancel()
         events.cancel()
     }
@@ -162,7 +163,7 @@ import Testing
         client.send(#"{"substream":"sub","args":5}"#, #"{"substream":"x","args":6}"#, #"{"substream":"sub","args":"substream::end"}"#)
         try await eventually { lines.all == ["5", "end"] }
         test.server.sparks[0].endSubstream("sub")
-        #expect(client.lines == [#"{"substream":"sub","args":5}"#, #"{"substream":"sub","args":"substream::end"}"#])
+        expectEqual(client.lines, [#"{"substream":"sub","args":5}"#, #"{"substream":"sub","args":"substream::end"}"#])
         token.cancel()
     }
 
@@ -172,14 +173,14 @@ import Testing
         let client = test.client()
         client.send(#"{"plugin":"primus-responder","requestId":"r1","data":21}"#)
         try await eventually { client.lines.count == 1 }
-        #expect(client.lines == [#"{"plugin":"primus-responder","responseId":"r1","data":42}"#])
+        expectEqual(client.lines, [#"{"plugin":"primus-responder","responseId":"r1","data":42}"#])
         let spark = test.server.sparks[0]
         let answer = Task { try await spark.request(["q": 1], as: String.self) }
         try await eventually { client.lines.count == 2 }
         let request = try PrimusCoding.json.value(Array(client.lines[1].utf8))
         let id = try #require(request["requestId"]?.string)
         client.send(#"{"plugin":"primus-responder","responseId":"\#(id)","data":"yes"}"#)
-        #expect(try await answer.value == "yes")
+        try await expectEqual(answer.value, "yes")
         token.cancel()
     }
 
@@ -196,7 +197,7 @@ import Testing
         socket.send([try PrimusPluginWriter(coding).message(.emitter(.event(name: "add", arguments, id: 4)))])
         try await eventually { answers.all.count == 1 }
         let value = try coding.value(of: answers.all[0])
-        #expect(value["id"] == 4 && value["type"] == 1 && value["data"] == [3])
+        expect(value["id"] == 4 && value["type"] == 1 && value["data"] == [3])
         token.cancel()
     }
 }

@@ -77,17 +77,17 @@ import Testing
             // Nothing happens before the delay has passed.
             let remaining = primus.server.faults.failedPolls
             primus.clock.advance(by: .milliseconds(9_999))
-            #expect(primus.server.faults.failedPolls == remaining)
+            expectEqual(primus.server.faults.failedPolls, remaining)
             primus.clock.advance(by: .milliseconds(1))
         }
         try await eventually {
             if let delay = client.reconnectDelay { primus.clock.advance(by: delay) }
             return client.isConnected && primus.server.faults.failedPolls == 0
         }
-        #expect(errors.allSatisfy { $0.code == .connectionLost || $0.code == .timedOut }, "\(errors)")
-        #expect(errors.contains { $0.status == 500 }, "\(errors)")
+        expect(errors.allSatisfy { $0.code == .connectionLost || $0.code == .timedOut }, "\(errors)")
+        expect(errors.contains { $0.status == 500 }, "\(errors)")
         let rejected = await events.pending().filter { $0 == .rejected(status: 500) }
-        #expect(rejected.count == 4 && primus.server.faults.failedPolls == 0)
+        expect(rejected.count == 4 && primus.server.faults.failedPolls == 0)
         client.end()
     }
 
@@ -96,13 +96,13 @@ import Testing
         let fixture = try await Fixture(kind)
         let states = fixture.client.states.makeAsyncIterator()
         fixture.primus.server.forgetSession(fixture.spark)
-        #expect(fixture.primus.server.sparks.isEmpty)
+        expect(fixture.primus.server.sparks.isEmpty)
         fixture.client.enqueue("to an unknown session")
         while let state = await states.next() {
             guard case .reconnecting(let error) = state else { continue }
-            #expect(error.code == .connectionLost, "\(error)")
+            expectEqual(error.code, .connectionLost, "\(error)")
             guard kind.transformer == .engineIO else { break }
-            #expect(error.serverMessage == "Session ID unknown" && error.serverCode == PrimusCloseCode(.engineIO, 1), "\(error)")
+            expect(error.serverMessage == "Session ID unknown" && error.serverCode == PrimusCloseCode(.engineIO, 1), "\(error)")
             break
         }
         try await fixture.reconnect()
@@ -114,21 +114,21 @@ import Testing
         let test = try await ServerUnderTest { $0.transformer = transformer }
         let isEngine = transformer == .engineIO
         let opening = isEngine ? try test.openEngineIO() : "/primus/0/s/xhr"
-        if !isEngine { #expect(try test.start(opening, method: "POST").body == "o\n") }
+        if !isEngine { try expectEqual(test.start(opening, method: "POST").body, "o\n") }
         let sending = isEngine ? opening : "/primus/0/s/xhr_send"
         let (body, unknown) = isEngine ? ("41", "/primus/?EIO=4&transport=polling&sid=x") : (#"["1"]"#, "/primus/0/unknown/xhr_send")
         test.server.faults.lostAnswers = 1
-        #expect(try test.start("/primus/spec").status == 200)
-        #expect(try test.start(sending, method: "OPTIONS").status == (isEngine ? 500 : 204))
-        #expect(try test.start(sending, method: "PUT").status == (isEngine ? 500 : 405))
-        #expect(try test.start(unknown, method: "POST", body: body).status == (isEngine ? 400 : 404))
-        if !isEngine { #expect(try test.start(sending, method: "POST", body: "{}").status == 500) }
+        try expectEqual(test.start("/primus/spec").status, 200)
+        try expectEqual(test.start(sending, method: "OPTIONS").status, (isEngine ? 500 : 204))
+        try expectEqual(test.start(sending, method: "PUT").status, (isEngine ? 500 : 405))
+        try expectEqual(test.start(unknown, method: "POST", body: body).status, (isEngine ? 400 : 404))
+        if !isEngine { try expectEqual(test.start(sending, method: "POST", body: "{}").status, 500) }
         try test.server.write(1)
-        #expect(try test.start(opening, method: isEngine ? "GET" : "POST").body == (isEngine ? "41" : "a[\"1\"]\n"))
-        #expect(test.server.faults.lostAnswers == 1)
+        try expectEqual(test.start(opening, method: isEngine ? "GET" : "POST").body, (isEngine ? "41" : "a[\"1\"]\n"))
+        expectEqual(test.server.faults.lostAnswers, 1)
         let lost = try test.start(sending, method: "POST", body: body)
-        #expect(lost.error != nil && lost.status == nil && test.server.faults.lostAnswers == 0)
-        #expect(try test.start(sending, method: "POST", body: body).status == (isEngine ? 200 : 204))
+        expect(lost.error != nil && lost.status == nil && test.server.faults.lostAnswers == 0)
+        try expectEqual(test.start(sending, method: "POST", body: body).status, (isEngine ? 200 : 204))
     }
 
     @Test func `a session that has moved to a WebSocket can't be forgotten`() async throws {
@@ -139,7 +139,7 @@ import Testing
         client.send("2probe")
         client.send("5")
         test.server.forgetSession(spark.id)
-        #expect(spark.isOpen)
+        expect(spark.isOpen)
         test.server.forgetSession("another")
     }
 
@@ -150,7 +150,7 @@ import Testing
         fixture.primus.server.drop(fixture.spark)
         while let state = await states.next() {
             guard case .reconnecting(let error) = state else { continue }
-            #expect(error.code == .connectionLost && error.transportError?.code == .reset, "\(error)")
+            expect(error.code == .connectionLost && error.transportError?.code == .reset, "\(error)")
             break
         }
         try await fixture.reconnect()
@@ -167,9 +167,9 @@ import Testing
         try primus.server.write(2)
         let received = client.counters.messagesReceived
         primus.clock.advance(by: .milliseconds(299))
-        #expect(client.counters.messagesReceived == received)
+        expectEqual(client.counters.messagesReceived, received)
         primus.clock.advance(by: .milliseconds(1))
-        for number in 1...2 { #expect(try await messages.next()?.value.int == number) }
+        for number in 1...2 { try await expectEqual(messages.next()?.value.int, number) }
         client.end()
     }
 
@@ -183,8 +183,8 @@ import Testing
         client.send("2probe")
         client.send("5")
         try spark.write(2)
-        #expect(client.lines == ["3probe"])
+        expectEqual(client.lines, ["3probe"])
         test.clock.advance(by: .milliseconds(300))
-        #expect(client.lines == ["3probe", "41", "42"])
+        expectEqual(client.lines, ["3probe", "41", "42"])
     }
 }

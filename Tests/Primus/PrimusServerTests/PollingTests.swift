@@ -50,10 +50,10 @@ import Testing
         for number in 0..<500 { try await client.write(PrimusValue.int(Int64(number))) }
         for number in 0..<500 {
             let value = try await messages.next()?.value
-            guard value == .int(Int64(number)) else { return #expect(value == .int(Int64(number))) }
+            guard value == .int(Int64(number)) else { return expectEqual(value, .int(Int64(number))) }
         }
-        #expect(client.transport == (pair.connections.count == 2 ? .webSockets : pair.connections[0].transport))
-        #expect(try await client.id(within: .seconds(600)) == primus.server.sparks.first?.id)
+        expectEqual(client.transport, (pair.connections.count == 2 ? .webSockets : pair.connections[0].transport))
+        try await expectEqual(client.id(within: .seconds(600)), primus.server.sparks.first?.id)
         client.end()
         try await eventually {
             primus.server.sparks.isEmpty
@@ -73,7 +73,7 @@ import Testing
         try await eventually { primus.server.isLastSparkRead }
         let first = try #require(primus.server.sparks.first?.id)
         for _ in 0..<100 { primus.clock.advance(by: .seconds(5)) }
-        #expect(client.isConnected && primus.server.sparks.map(\.id) == [first])
+        expect(client.isConnected && primus.server.sparks.map(\.id) == [first])
         primus.server.faults.isSilent = true
         let states = client.states
         for _ in 0..<100 { primus.clock.advance(by: .seconds(1)) }
@@ -104,7 +104,7 @@ import Testing
             primus.clock.advance(by: .seconds(1))
             return client.state == .closed(nil)
         }
-        #expect(primus.server.sparks.isEmpty)
+        expect(primus.server.sparks.isEmpty)
     }
 
     @Test(arguments: [PrimusServerConfiguration.Version.v8, .v6])
@@ -123,12 +123,12 @@ import Testing
         try await client.opened(within: .seconds(600))
         for _ in 0..<8 { primus.clock.advance(by: .seconds(1)) }
         try primus.server.write(100)
-        #expect(client.isConnected)
+        expect(client.isConnected)
         var received: [Int?] = []
         for await message in messages.prefix(101) { received.append(try message.value.int) }
-        #expect(received == Array(0...100))
+        expectEqual(received, Array(0...100))
         try await eventually { client.transport == .webSockets }
-        #expect(client.counters.reconnects == 0 && primus.server.sparks.count == 1)
+        expect(client.counters.reconnects == 0 && primus.server.sparks.count == 1)
         // The pause of the connection that was replaced doesn't hide that this one is dead.
         primus.server.faults.isSilent = true
         for _ in 0..<60 { primus.clock.advance(by: .seconds(1)) }
@@ -158,9 +158,9 @@ import Testing
         for _ in 0..<13 { primus.clock.advance(by: .seconds(1)) }
         var received: [PrimusValue] = []
         for await message in messages.prefix(11) { received.append(try message.value) }
-        #expect(received == (0..<10).map { PrimusValue.int(Int64($0)) } + [PrimusValue.string("last")])
+        expectEqual(received, (0..<10).map { PrimusValue.int(Int64($0)) } + [PrimusValue.string("last")])
         try await eventually { client.state == .closed(nil) }
-        #expect(client.counters.reconnects == 0 && primus.server.sparks.isEmpty)
+        expect(client.counters.reconnects == 0 && primus.server.sparks.isEmpty)
     }
 
     @Test(arguments: [PrimusTransformerKind.engineIO, .sockjs])
@@ -172,11 +172,11 @@ import Testing
         if transformer == .engineIO {
             _ = try test.openEngineIO()
         } else {
-            #expect(try test.start("/primus/0/s/xhr", method: "POST").body == "o\n")
+            try expectEqual(test.start("/primus/0/s/xhr", method: "POST").body, "o\n")
         }
         try test.server.write("last")
         await test.server.stop()
-        #expect(ends.all == [.requested] && test.server.sparks.isEmpty)
+        expect(ends.all == [.requested] && test.server.sparks.isEmpty)
         record.cancel()
     }
 
@@ -190,12 +190,12 @@ import Testing
         let transport = try #require(network.transports().http as? any HTTPExchangeTransport)
         let handshake = HTTPRequest("GET", try Endpoint("http://memory/primus/?EIO=4&transport=polling"))
         let listener = LateListener(network.listener(port: 80)) {
-            #expect(RawExchange(transport, handshake).status == 200)
-            #expect(server.sparks.count == 1)
+            expectEqual(RawExchange(transport, handshake).status, 200)
+            expectEqual(server.sparks.count, 1)
         }
         _ = try await server.start(on: listener)
         await server.stop()
-        #expect(ends.all == [.requested] && server.sparks.isEmpty)
+        expect(ends.all == [.requested] && server.sparks.isEmpty)
         record.cancel()
     }
 
@@ -227,13 +227,13 @@ import Testing
         let address = try await listener.start(server.listenerHandler)
         let transport = try #require(network.transports().http as? any HTTPExchangeTransport)
         var endpoint = Endpoint(scheme: "http", host: address.host, port: address.port, target: "/primus/?EIO=4&transport=polling")
-        #expect(RawExchange(transport, HTTPRequest("GET", endpoint)).status == 200)
+        expectEqual(RawExchange(transport, HTTPRequest("GET", endpoint)).status, 200)
         endpoint.addQuery("sid", try #require(server.sparks.first).id)
         try server.write("last")
         server.endAll()
         await server.stop()
-        #expect(RawExchange(transport, HTTPRequest("GET", endpoint)).body == "4\"last\"\u{1E}4\"primus::server::close\"")
-        #expect(RawExchange(transport, HTTPRequest("GET", endpoint)).body == "6\u{1E}1")
+        expectEqual(RawExchange(transport, HTTPRequest("GET", endpoint)).body, "4\"last\"\u{1E}4\"primus::server::close\"")
+        expectEqual(RawExchange(transport, HTTPRequest("GET", endpoint)).body, "6\u{1E}1")
         await listener.stop()
     }
 
@@ -254,10 +254,10 @@ import Testing
         let spark = try #require(primus.server.sparks.first?.id)
         for number in 0..<20 {
             try await client.write(number)
-            #expect(try await messages.next()?.value.int == number)
+            try await expectEqual(messages.next()?.value.int, number)
             primus.clock.advance(by: .seconds(1))
         }
-        #expect(client.transport == .polling && primus.server.sparks.map(\.id) == [spark])
+        expect(client.transport == .polling && primus.server.sparks.map(\.id) == [spark])
         client.end()
         echo.cancel()
     }
@@ -269,10 +269,10 @@ import Testing
         let client = test.client("/primus/?EIO=4&transport=websocket&sid=\(spark.id)")
         client.send("2probe")
         try spark.write(1)
-        #expect(client.lines == ["3probe"])
+        expectEqual(client.lines, ["3probe"])
         client.send("5")
         try spark.write(2)
-        #expect(client.lines == ["3probe", "41", "42"])
+        expectEqual(client.lines, ["3probe", "41", "42"])
     }
 
     @Test func `a message that arrives with the packet that moves the session is delivered`() async throws {
@@ -372,7 +372,7 @@ import Testing
         accepted.record("second")
         while let state = await states.next() {
             guard case .reconnecting(let error) = state else { continue }
-            #expect(error.code == .unauthorized && error.serverMessage == "The token has expired." && error.status == status)
+            expect(error.code == .unauthorized && error.serverMessage == "The token has expired." && error.status == status)
             break
         }
         try await eventually {
@@ -380,7 +380,7 @@ import Testing
             if client.reconnectDelay != nil { primus.clock.advance(by: .seconds(1)) }
             return client.isConnected
         }
-        #expect(provided.all.count == 2)
+        expectEqual(provided.all.count, 2)
         client.end()
     }
 
@@ -421,10 +421,10 @@ import Testing
         try await client.opened(within: .seconds(600))
         for number in 0..<20 {
             try await client.write(number)
-            #expect(try await messages.next()?.value.int == number)
+            try await expectEqual(messages.next()?.value.int, number)
             primus.clock.advance(by: .seconds(1))
         }
-        #expect(client.transport == .polling && client.counters.reconnects == 0)
+        expect(client.transport == .polling && client.counters.reconnects == 0)
         client.end()
         echo.cancel()
     }
@@ -447,7 +447,7 @@ import Testing
         try await eventually { test.server.sparks.count == 1 }
         try test.server.write("for the request that is left")
         let bodies = try await [first.body, second.body].map { String(decoding: $0, as: UTF8.self) }
-        #expect(bodies.contains("o\n") && test.server.sparks.count <= 1, "\(bodies)")
+        expect(bodies.contains("o\n") && test.server.sparks.count <= 1, "\(bodies)")
     }
 
     @Test func `the first answer of a session has the cookie for balancers, if there is one`() async throws {
@@ -455,14 +455,14 @@ import Testing
             let test = try await ServerUnderTest { ($0.transformer, $0.sessionCookie) = (.engineIO, name) }
             let response = try await test.request("/primus/?EIO=4&transport=polling")
             let cookie = response.head.headers["Set-Cookie"]
-            #expect(cookie == name.map { "\($0)=\(test.server.sparks[0].id); Path=/; HttpOnly; SameSite=Lax" })
+            expectEqual(cookie, name.map { "\($0)=\(test.server.sparks[0].id); Path=/; HttpOnly; SameSite=Lax" })
         }
     }
 
     @Test func `a page of another origin learns of a lost answer as well`() async throws {
         let test = try await ServerUnderTest { $0.transformer = .sockjs }
         let opened = try await test.request("/primus/000/a/xhr", method: "POST", headers: ["Origin": "http://page"])
-        #expect(opened.head.headers["Access-Control-Allow-Origin"] == "http://page")
+        expectEqual(opened.head.headers["Access-Control-Allow-Origin"], "http://page")
         test.server.faults.lostAnswers = 1
         await #expect(throws: TransportError.self) {
             try await test.request("/primus/000/a/xhr_send", method: "POST", headers: ["Origin": "http://page"], body: #"["1"]"#)

@@ -116,7 +116,7 @@ struct PrimusServerPeerTests {
         _ = try await client.line { $0["event"]?.string == "open" }
         try await body(server, client, requests)
         let unexpected = requests.all.filter { !pair.makes($0) }.map(\.target)
-        #expect(unexpected == [])
+        expectEqual(unexpected, [])
         echo.cancel()
         client.stop()
         await server.stop()
@@ -132,14 +132,14 @@ struct PrimusServerPeerTests {
     private func echo(_ value: JSONValue, _ client: Peer) async throws {
         try await client.perform(["do": "write", "data": value])
         let line = try await client.line { $0["event"]?.string == "data" }
-        #expect(line["data"] == value)
+        expectEqual(line["data"], value)
     }
 
     @Test(arguments: Self.pairs + Self.overHTTP)
     func `a client of Primus writes, receives and learns its ID`(pair: Pair) async throws {
         try await self.with(pair) { server, client, requests in
             for value: JSONValue in [["a": [1, "ä\u{2028}", nil]], "text", 0, true, "100% %41"] { try await self.echo(value, client) }
-            #expect(try await self.spark(server, client).query.first?.value == "1")
+            try await expectEqual(self.spark(server, client).query.first?.value, "1")
             guard pair.transport == nil else { return }
             // Now or soon, messages need no further requests.
             try await eventually {
@@ -149,8 +149,8 @@ struct PrimusServerPeerTests {
             }
             let targets = requests.all.map { String($0.target) }
             switch pair.transformer {
-            case .engineIO: #expect(targets.contains { $0.contains("transport=websocket") && $0.contains("sid=") }, "\(targets)")
-            case .sockjs: #expect(targets.contains { $0.contains("/websocket") }, "\(targets)")
+            case .engineIO: expect(targets.contains { $0.contains("transport=websocket") && $0.contains("sid=") }, "\(targets)")
+            case .sockjs: expect(targets.contains { $0.contains("/websocket") }, "\(targets)")
             default: break
             }
         }
@@ -188,7 +188,7 @@ struct PrimusServerPeerTests {
                 count += 1
                 if count == 3 { break }
             }
-            #expect(count == 3)
+            expectEqual(count, 3)
         }
     }
 
@@ -201,17 +201,17 @@ struct PrimusServerPeerTests {
             let add = server.on("add") { call in
                 if let (a, b) = try? call.arguments.decode(Int.self, Int.self) { try? call.acknowledge(a + b) }
             }
-            #expect(try await client.perform(["do": "send", "event": "add", "args": [1, 2], "ack": true]) == [3])
+            try await expectEqual(client.perform(["do": "send", "event": "add", "args": [1, 2], "ack": true]), [3])
             try await client.perform(["do": "on", "event": "ask", "ack": [42]])
             let spark = try await self.spark(server, client)
-            #expect(try await spark.call("ask", "?", within: .seconds(600)).decode(Int.self) == 42)
+            try await expectEqual(spark.call("ask", "?", within: .seconds(600)).decode(Int.self), 42)
 
             let stream = server.onSubstream("sub") { spark, payload in
                 if let value = try? payload?.value { try? spark.write(value, toSubstream: "sub") }
             }
             try await client.perform(["do": "substream", "name": "sub"])
             try await client.perform(["do": "substreamWrite", "name": "sub", "data": "x"])
-            #expect(try await client.line { $0["event"]?.string == "substream data" }["data"] == "x")
+            try await expectEqual(client.line { $0["event"]?.string == "substream data" }["data"], "x")
             for token in [add, stream] { token.cancel() }
             if pair.isOld { return }
 
@@ -220,10 +220,10 @@ struct PrimusServerPeerTests {
             }
             try await client.perform(["do": "channel", "name": "a"])
             try await client.perform(["do": "channelWrite", "name": "a", "data": 5])
-            #expect(try await client.line { $0["event"]?.string == "channel data" }["data"] == ["echo": 5])
+            try await expectEqual(client.line { $0["event"]?.string == "channel data" }["data"], ["echo": 5])
 
             let responder = server.onRequest { _, payload, respond in respond(((try? payload.value.int) ?? 0) + 1) }
-            #expect(try await client.perform(["do": "request", "data": 41]) == 42)
+            try await expectEqual(client.perform(["do": "request", "data": 41]), 42)
             for token in [channel, responder] { token.cancel() }
         }
     }

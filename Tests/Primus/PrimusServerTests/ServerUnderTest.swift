@@ -74,7 +74,7 @@ extension ServerUnderTest {
     /// - Returns: The target of its requests.
     func openEngineIO(_ version: Int = 4) throws -> String {
         let target = "/primus/?EIO=\(version)&transport=polling"
-        #expect(try self.start(target).status == 200)
+        try expectEqual(self.start(target).status, 200)
         return "\(target)&sid=\(try #require(self.server.sparks.last).id)"
     }
 }

@@ -32,10 +32,10 @@ import Testing
         func checkNeighbor() throws {
             let isEngine = self.test.server.configuration.transformer == .engineIO
             let (target, body) = isEngine ? (self.neighbor, "4\"neighbor\"") : (self.neighbor + "_send", #"["\"neighbor\""]"#)
-            #expect(try self.test.start(target, method: "POST", body: body).status == (isEngine ? 200 : 204))
-            #expect(self.received.take().last == "\"neighbor\"")
+            try expectEqual(self.test.start(target, method: "POST", body: body).status, (isEngine ? 200 : 204))
+            expectEqual(self.received.take().last, "\"neighbor\"")
             try self.test.server.sparks.first?.write(1)
-            #expect(try self.test.start(self.neighbor, method: isEngine ? "GET" : "POST").body == (isEngine ? "41" : "a[\"1\"]\n"))
+            try expectEqual(self.test.start(self.neighbor, method: isEngine ? "GET" : "POST").body, (isEngine ? "41" : "a[\"1\"]\n"))
         }
     }
 
@@ -51,14 +51,14 @@ import Testing
         for end in 1..<body.count {
             let session = try fixture.test.openEngineIO(version)
             let post = try fixture.test.start(session, method: "POST", body: String(decoding: body[..<end], as: UTF8.self))
-            #expect(post.status == 200, "\(end)")
+            expectEqual(post.status, 200, "\(end)")
             let received = fixture.received.take()
             let complete = zip(received, packets).prefix { $0 == $1.dropFirst() }.count
             let ends = packets.indices.map { Self.body(packets[...$0], version).utf8.count }
-            #expect(complete >= ends.count { $0 <= end } && received.count - complete <= 1, "\(end): \(received)")
+            expect(complete >= ends.count { $0 <= end } && received.count - complete <= 1, "\(end): \(received)")
             // The session goes on, or is unknown.
             let next = try fixture.test.start(session, method: "POST", body: Self.body(["4\"next\""], version))
-            #expect(next.status == 200 ? fixture.received.take() == ["\"next\""] : next.status == 400, "\(end)")
+            expect(next.status == 200 ? fixture.received.take() == ["\"next\""] : next.status == 400, "\(end)")
         }
         try fixture.checkNeighbor()
         fixture.record.cancel()
@@ -70,10 +70,10 @@ import Testing
         let body = Self.body(packets, version)
         for start in 0..<body.count {
             let session = try fixture.test.openEngineIO(version)
-            #expect(try fixture.test.start(session, method: "POST", body: body + body.dropFirst(start)).status == 200)
+            try expectEqual(fixture.test.start(session, method: "POST", body: body + body.dropFirst(start)).status, 200)
             let received = fixture.received.take()
             let isInOrder = received.prefix(3) == ["\"0\"", "\"1\"", "\"2\""]
-            #expect(isInOrder && received.count <= 8, "\(start): \(received)")
+            expect(isInOrder && received.count <= 8, "\(start): \(received)")
         }
         try fixture.checkNeighbor()
         fixture.record.cancel()
@@ -84,13 +84,13 @@ import Testing
         let fixture = try await Fixture()
         let session = try fixture.test.openEngineIO(version)
         let events = fixture.test.server.events
-        #expect(try fixture.test.start(session, method: "POST", body: Self.body(["41", packet, "42"], version)).status == 200)
-        #expect(fixture.received.take() == ["1", "2"])
+        try expectEqual(fixture.test.start(session, method: "POST", body: Self.body(["41", packet, "42"], version)).status, 200)
+        expectEqual(fixture.received.take(), ["1", "2"])
         let spark = try #require(fixture.test.server.sparks.last).id
         let errors = await events.pending().filter { if case .error(spark, _) = $0 { true } else { false } }
-        #expect(errors.count == 1)
-        #expect(try fixture.test.start(session, method: "POST", body: Self.body(["43"], version)).status == 200)
-        #expect(fixture.received.take() == ["3"])
+        expectEqual(errors.count, 1)
+        try expectEqual(fixture.test.start(session, method: "POST", body: Self.body(["43"], version)).status, 200)
+        expectEqual(fixture.received.take(), ["3"])
         try fixture.checkNeighbor()
         fixture.record.cancel()
     }
@@ -101,9 +101,9 @@ import Testing
         let ends = EventRecorder<CloseReason>()
         let end = fixture.test.server.onDisconnection(on: CallbackExecutor { $0() }) { _, reason in ends.record(reason) }
         let session = try fixture.test.openEngineIO(version)
-        #expect(try fixture.test.start(session, method: "POST", body: body).status == 200)
-        #expect(fixture.received.take() == ["1"] && fixture.test.server.sparks.count == 1 && ends.all == [.peer(.normal, "")])
-        #expect(try fixture.test.start(session, method: "POST", body: "43").status == 400 && fixture.received.take().isEmpty)
+        try expectEqual(fixture.test.start(session, method: "POST", body: body).status, 200)
+        expect(fixture.received.take() == ["1"] && fixture.test.server.sparks.count == 1 && ends.all == [.peer(.normal, "")])
+        try expect(fixture.test.start(session, method: "POST", body: "43").status == 400 && fixture.received.take().isEmpty)
         try fixture.checkNeighbor()
         fixture.record.cancel()
         end.cancel()
@@ -114,10 +114,10 @@ import Testing
         let session = try fixture.test.openEngineIO(3)
         let pings = String(repeating: "1:2", count: 100)
         // The bytes of all answers together are less than the limit.
-        #expect(try fixture.test.start(session, method: "POST", body: pings).status == 200)
-        #expect(fixture.test.server.sparks.count == 2)
-        #expect(try fixture.test.start(session, method: "POST", body: pings).status == 200)
-        #expect(fixture.test.server.sparks.count == 1)
+        try expectEqual(fixture.test.start(session, method: "POST", body: pings).status, 200)
+        expectEqual(fixture.test.server.sparks.count, 2)
+        try expectEqual(fixture.test.start(session, method: "POST", body: pings).status, 200)
+        expectEqual(fixture.test.server.sparks.count, 1)
         try fixture.checkNeighbor()
         fixture.record.cancel()
     }
@@ -126,8 +126,8 @@ import Testing
         let fixture = try await Fixture()
         let session = try fixture.test.openEngineIO()
         let packets = (0..<5_000).map { "4\($0)" }.joined(separator: "\u{1E}")
-        #expect(try fixture.test.start(session, method: "POST", body: packets).status == 200)
-        #expect(fixture.received.take() == (0..<5_000).map { "\($0)" })
+        try expectEqual(fixture.test.start(session, method: "POST", body: packets).status, 200)
+        expectEqual(fixture.received.take(), (0..<5_000).map { "\($0)" })
         try fixture.checkNeighbor()
         fixture.record.cancel()
     }
@@ -136,8 +136,8 @@ import Testing
         let fixture = try await Fixture()
         let session = try fixture.test.openEngineIO()
         let noops = Array(repeating: "6", count: 10_000).joined(separator: "\u{1E}")
-        for _ in 0..<20 { #expect(try fixture.test.start(session, method: "POST", body: noops).status == 200) }
-        #expect(try fixture.test.start(session, method: "POST", body: "41").status == 200 && fixture.received.take() == ["1"])
+        for _ in 0..<20 { try expectEqual(fixture.test.start(session, method: "POST", body: noops).status, 200) }
+        try expect(fixture.test.start(session, method: "POST", body: "41").status == 200 && fixture.received.take() == ["1"])
         try fixture.checkNeighbor()
         fixture.record.cancel()
     }
@@ -150,14 +150,14 @@ import Testing
         let session = try fixture.test.openEngineIO()
         let client = fixture.test.client(session.replacing("polling", with: "websocket"))
         client.send(message, "4\"lost\"")
-        #expect(client.end != nil && client.lines.isEmpty && fixture.received.take().isEmpty)
-        #expect(try fixture.test.start(session, method: "POST", body: "41").status == 200 && fixture.received.take() == ["1"])
+        expect(client.end != nil && client.lines.isEmpty && fixture.received.take().isEmpty)
+        try expect(fixture.test.start(session, method: "POST", body: "41").status == 200 && fixture.received.take() == ["1"])
         // Another WebSocket can take its place.
         let next = fixture.test.client(session.replacing("polling", with: "websocket"))
         next.send("2probe")
-        #expect(next.lines == ["3probe"])
+        expectEqual(next.lines, ["3probe"])
         next.send("5", "42")
-        #expect(fixture.received.take() == ["2"])
+        expectEqual(fixture.received.take(), ["2"])
         try fixture.checkNeighbor()
         fixture.record.cancel()
     }
@@ -173,11 +173,11 @@ import Testing
         if !hasPoll { try spark.write(2) }
         client.send("5", "4\"hello\"")
         // The client doesn't know yet that no message follows there.
-        if let poll { #expect(poll.isEnded && poll.status == 200 && poll.body == "6") }
+        if let poll { expect(poll.isEnded && poll.status == 200 && poll.body == "6") }
         try spark.write(3)
-        #expect(client.lines == (hasPoll ? ["43"] : ["41", "42", "43"]) && client.end == nil)
-        #expect(fixture.received.take() == ["\"hello\""])
-        #expect(try fixture.test.start(session).status == 400)
+        expect(client.lines == (hasPoll ? ["43"] : ["41", "42", "43"]) && client.end == nil)
+        expectEqual(fixture.received.take(), ["\"hello\""])
+        try expectEqual(fixture.test.start(session).status, 400)
         try fixture.checkNeighbor()
         fixture.record.cancel()
     }
@@ -188,9 +188,9 @@ import Testing
         let target = session.replacing("polling", with: "websocket")
         let first = fixture.test.client(target)
         first.send("2probe")
-        #expect(fixture.test.client(target).end != nil)
+        expect(fixture.test.client(target).end != nil)
         first.send("5", "41")
-        #expect(fixture.received.take() == ["1"] && first.end == nil)
+        expect(fixture.received.take() == ["1"] && first.end == nil)
         try fixture.checkNeighbor()
         fixture.record.cancel()
     }
@@ -201,9 +201,9 @@ import Testing
     ])
     func `elements of arrays that aren't strings are values, as in the original`(body: String, messages: [String]) async throws {
         let fixture = try await Fixture { $0.transformer = .sockjs }
-        #expect(try fixture.test.start("/primus/0/s/xhr", method: "POST").body == "o\n")
-        #expect(try fixture.test.start("/primus/0/s/xhr_send", method: "POST", body: body).status == 204)
-        #expect(fixture.received.take() == messages)
+        try expectEqual(fixture.test.start("/primus/0/s/xhr", method: "POST").body, "o\n")
+        try expectEqual(fixture.test.start("/primus/0/s/xhr_send", method: "POST", body: body).status, 204)
+        expectEqual(fixture.received.take(), messages)
         try fixture.checkNeighbor()
         fixture.record.cancel()
     }
@@ -213,10 +213,10 @@ import Testing
     ])
     func `a body other than an array is refused, and the session goes on`(body: String) async throws {
         let fixture = try await Fixture { $0.transformer = .sockjs }
-        #expect(try fixture.test.start("/primus/0/s/xhr", method: "POST").body == "o\n")
-        #expect(try fixture.test.start("/primus/0/s/xhr_send", method: "POST", body: body).status == 500)
-        #expect(try fixture.test.start("/primus/0/s/xhr_send", method: "POST", body: "[\"1\"]").status == 204)
-        #expect(fixture.received.take() == ["1"])
+        try expectEqual(fixture.test.start("/primus/0/s/xhr", method: "POST").body, "o\n")
+        try expectEqual(fixture.test.start("/primus/0/s/xhr_send", method: "POST", body: body).status, 500)
+        try expectEqual(fixture.test.start("/primus/0/s/xhr_send", method: "POST", body: "[\"1\"]").status, 204)
+        expectEqual(fixture.received.take(), ["1"])
         try fixture.checkNeighbor()
         fixture.record.cancel()
     }

@@ -11,33 +11,33 @@ import Testing
         let events = test.server.events
         let sessions = try (0..<2).map { _ in try test.openEngineIO() }
         let rejected = try test.start("/primus/?EIO=4&transport=polling")
-        #expect(rejected.status == 503 && rejected.body.hasPrefix(#"{"error":"The server has as many sessions"#), "\(rejected.body)")
-        #expect(await events.pending().contains(.rejected(status: 503)))
+        expect(rejected.status == 503 && rejected.body.hasPrefix(#"{"error":"The server has as many sessions"#), "\(rejected.body)")
+        await expect(events.pending().contains(.rejected(status: 503)))
         // A session with a reader, and one on a WebSocket, don't count. A client without polling isn't affected.
-        #expect(test.client("/primus/?EIO=4&transport=websocket").lines.count == 1)
+        expectEqual(test.client("/primus/?EIO=4&transport=websocket").lines.count, 1)
         let poll = try test.start(sessions[0])
-        #expect(!poll.isEnded)
+        expect(!poll.isEnded)
         let moved = test.client(try test.openEngineIO().replacing("polling", with: "websocket"))
         moved.send("2probe")
         moved.send("5")
         _ = try test.openEngineIO()
-        #expect(try test.start("/primus/?EIO=4&transport=polling").status == 503)
+        try expectEqual(test.start("/primus/?EIO=4&transport=polling").status, 503)
         // The sessions end because their pings have no answer.
         for _ in 0..<6 { test.clock.advance(by: .seconds(10)) }
-        #expect(try test.start("/primus/?EIO=4&transport=polling").status == 200)
+        try expectEqual(test.start("/primus/?EIO=4&transport=polling").status, 200)
     }
 
     @Test func `a client is rejected while too many sessions of SockJS have no reader`() async throws {
         let test = try await ServerUnderTest { ($0.transformer, $0.unreadSessionLimit) = (.sockjs, 1) }
-        #expect(try test.start("/primus/0/a/xhr", method: "POST").body == "o\n")
+        try expectEqual(test.start("/primus/0/a/xhr", method: "POST").body, "o\n")
         for transport in ["xhr", "xhr_streaming"] {
-            #expect(try test.start("/primus/0/b/\(transport)", method: "POST").status == 503)
+            try expectEqual(test.start("/primus/0/b/\(transport)", method: "POST").status, 503)
         }
-        #expect(try test.start("/primus/0/b/eventsource").status == 503)
-        #expect(try test.start("/primus/0/a/xhr_send", method: "POST", body: "[]").status == 204)
+        try expectEqual(test.start("/primus/0/b/eventsource").status, 503)
+        try expectEqual(test.start("/primus/0/a/xhr_send", method: "POST", body: "[]").status, 204)
         let poll = try test.start("/primus/0/a/xhr", method: "POST")
         let stream = try test.start("/primus/0/b/xhr_streaming", method: "POST")
-        #expect(!poll.isEnded && stream.status == 200 && stream.body.hasSuffix("\no\n"))
+        expect(!poll.isEnded && stream.status == 200 && stream.body.hasSuffix("\no\n"))
     }
 
     @Test(arguments: [PrimusTransformerKind.engineIO, .sockjs])
@@ -52,20 +52,20 @@ import Testing
         }
         var polls: [RawExchange] = []
         for number in 0..<3 {
-            #expect(try open("\(number)").status == 200)
+            try expectEqual(open("\(number)").status, 200)
             let sid = try #require(test.server.sparks.last).id
             polls.append(
                 try test.start(isEngine ? "/primus/?EIO=4&transport=polling&sid=\(sid)" : "/primus/0/\(number)/xhr", method: method))
         }
         test.clock.advance(by: .seconds(2))
-        #expect(!polls.contains { $0.isEnded })
+        expect(!polls.contains { $0.isEnded })
         try test.server.write("to all")
-        #expect(polls.allSatisfy { $0.isEnded && $0.status == 200 })
-        #expect(try open("another").status == 200)
+        expect(polls.allSatisfy { $0.isEnded && $0.status == 200 })
+        try expectEqual(open("another").status, 200)
         test.clock.advance(by: .milliseconds(999))
-        #expect(try open("one more").status == 200)
+        try expectEqual(open("one more").status, 200)
         test.clock.advance(by: .milliseconds(1))
-        #expect(try open("too many").status == 503)
+        try expectEqual(open("too many").status, 503)
     }
 
     @Test func `the rejected client reports the reason, and connects when there is room`() async throws {
@@ -77,13 +77,13 @@ import Testing
         var endpoint = client.configuration.endpoint
         endpoint.target = "/primus/?EIO=4&transport=polling"
         let session = RawExchange(other, HTTPRequest("GET", endpoint))
-        #expect(session.status == 200)
+        expectEqual(session.status, 200)
         let error = await #expect(throws: PrimusError.self) { try await client.run() }
-        #expect(error?.status == 503 && error?.serverMessage?.hasPrefix("The server has as many sessions") == true)
+        expect(error?.status == 503 && error?.serverMessage?.hasPrefix("The server has as many sessions") == true)
         // The session has a reader.
         endpoint.addQuery("sid", try #require(primus.server.sparks.first).id)
         let poll = RawExchange(other, HTTPRequest("GET", endpoint))
-        #expect(!poll.isEnded)
+        expect(!poll.isEnded)
         client.open()
         try await client.opened(within: .seconds(600))
         client.end()
@@ -96,25 +96,25 @@ import Testing
         let record = test.server.onDisconnection { ends.record(($0, $1)) }
         let isEngine = transformer == .engineIO
         let first = isEngine ? try test.openEngineIO() : "/primus/0/a/xhr"
-        if !isEngine { #expect(try test.start(first, method: "POST").body == "o\n") }
+        if !isEngine { try expectEqual(test.start(first, method: "POST").body, "o\n") }
         let spark = try #require(test.server.sparks.last)
         let second = isEngine ? try test.openEngineIO() : "/primus/0/b/xhr"
-        if !isEngine { #expect(try test.start(second, method: "POST").body == "o\n") }
+        if !isEngine { try expectEqual(test.start(second, method: "POST").body, "o\n") }
         let neighbor = try #require(test.server.sparks.last)
         let text = String(repeating: "x", count: 600)
         // One more message may follow as long as the limit isn't exceeded.
         for _ in 0..<2 { try spark.write(text) }
-        #expect(spark.isOpen)
+        expect(spark.isOpen)
         try spark.write(text)
-        #expect(!spark.isOpen && neighbor.isOpen)
+        expect(!spark.isOpen && neighbor.isOpen)
         try await eventually { ends.all.count == 1 }
-        guard case .transport(let error) = try #require(ends.all.first).1 else { return #expect(Bool(false), "\(ends.all)") }
-        #expect(error.code == .tooLarge && ends.all[0].0 == spark.id, "\(error)")
+        guard case .transport(let error) = try #require(ends.all.first).1 else { return expect(Bool(false), "\(ends.all)") }
+        expect(error.code == .tooLarge && ends.all[0].0 == spark.id, "\(error)")
         let answer = try test.start(first, method: isEngine ? "GET" : "POST")
         // A session of SockJS has the name that its client has chosen, and is opened again.
-        if isEngine { #expect(answer.status == 400 && answer.body.contains("Session ID unknown")) } else { #expect(answer.body == "o\n") }
+        if isEngine { expect(answer.status == 400 && answer.body.contains("Session ID unknown")) } else { expectEqual(answer.body, "o\n") }
         try neighbor.write(1)
-        #expect(try test.start(second, method: isEngine ? "GET" : "POST").body == (isEngine ? "41" : "a[\"1\"]\n"))
+        try expectEqual(test.start(second, method: isEngine ? "GET" : "POST").body, (isEngine ? "41" : "a[\"1\"]\n"))
         record.cancel()
     }
 
@@ -136,11 +136,11 @@ import Testing
         let client = test.client(session.replacing("polling", with: "websocket"))
         client.send("2probe")
         moving.record(client)
-        #expect(client.lines == ["3probe"] && spark.isOpen)
+        expect(client.lines == ["3probe"] && spark.isOpen)
         try test.server.write(text)
-        #expect(client.lines == ["3probe"] && client.end != nil && !spark.isOpen && moving.all.isEmpty)
-        guard case .transport(let error) = try #require(ends.all.first) else { return #expect(Bool(false), "\(ends.all)") }
-        #expect(error.code == .tooLarge && ends.all.count == 1)
+        expect(client.lines == ["3probe"] && client.end != nil && !spark.isOpen && moving.all.isEmpty)
+        guard case .transport(let error) = try #require(ends.all.first) else { return expect(Bool(false), "\(ends.all)") }
+        expect(error.code == .tooLarge && ends.all.count == 1)
         record.cancel()
     }
 
@@ -158,8 +158,8 @@ import Testing
         let session = "/primus/?EIO=4&transport=polling&sid=\(try #require(test.server.sparks.first).id)"
         let body = "4\"" + String(repeating: "x", count: 600_000) + "\""
         let posts = try (0..<3).map { _ in try test.start(session, method: "POST", body: body) }
-        #expect(posts.map(\.isEnded) == [true, true, true] && test.server.sparks.isEmpty)
-        #expect(posts[2].status == 413 && posts[0].status == 400, "\(posts.map(\.status))")
+        expect(posts.map(\.isEnded) == [true, true, true] && test.server.sparks.isEmpty)
+        expect(posts[2].status == 413 && posts[0].status == 400, "\(posts.map(\.status))")
         try await eventually { pending.all.count == 3 }
         for request in pending.take() { request.resume() }
     }

@@ -12,13 +12,13 @@ import Testing
         let test = try await ServerUnderTest()
         let client = test.client("/primus?token=1&x=a%20b")
         let spark = try #require(test.server.sparks.first)
-        #expect(spark.isOpen && spark.query.map(\.value) == ["1", "a b"] && spark.id.utf8.count == 21)
+        expect(spark.isOpen && spark.query.map(\.value) == ["1", "a b"] && spark.id.utf8.count == 21)
         client.send(#""primus::id::""#)
         try spark.write(["a": 1])
         try spark.write("text")
         try test.server.write(0)
         try test.server.forEach { try $0.write([PrimusValue.null]) }
-        #expect(client.lines == [#""primus::id::\#(spark.id)""#, #"{"a":1}"#, #""text""#, "0", "[null]"])
+        expectEqual(client.lines, [#""primus::id::\#(spark.id)""#, #"{"a":1}"#, #""text""#, "0", "[null]"])
     }
 
     @Test func `callbacks receive clients, messages and ends in order`() async throws {
@@ -33,12 +33,12 @@ import Testing
         let client = test.client()
         for number in 0..<100 { client.send(#"{"n":\#(number)}"#) }
         try await eventually { client.lines.count == 100 }
-        #expect(client.lines.first == #"{"n":0}"# && client.lines.last == #"{"n":99}"#)
+        expect(client.lines.first == #"{"n":0}"# && client.lines.last == #"{"n":99}"#)
         client.socket.close()
         // Each registration has an order of its own.
         try await eventually { lines.all.count == 102 }
-        #expect(lines.all.filter { Int($0) != nil } == (0..<100).map { "\($0)" })
-        #expect(lines.all.contains("+ /primus") && lines.all.contains("- normal"))
+        expectEqual(lines.all.filter { Int($0) != nil }, (0..<100).map { "\($0)" })
+        expect(lines.all.contains("+ /primus") && lines.all.contains("- normal"))
         for observation in [connections, ends, messages] { observation.cancel() }
     }
 
@@ -71,15 +71,15 @@ import Testing
         client.send("1", "2", #"{"type":0,"data":["e"]}"#, #"{"substream":"s","args":1}"#, #"{"substream":"s","args":"substream::end"}"#)
         client.send(#"[1,"x","c"]"#, #"[0,"x","c",5]"#, #"{"plugin":"primus-responder","requestId":"r","data":1}"#, "3")
         client.socket.close()
-        #expect(test.server.sparks.isEmpty && lines.all.isEmpty)
+        expect(test.server.sparks.isEmpty && lines.all.isEmpty)
         executor.run()
         func names(_ prefixes: String...) -> [String] { lines.all.filter { line in prefixes.contains { line.hasPrefix($0) } } }
         func all(_ names: String...) -> [String] { names.map { "\($0) of /primus?a=1, open false" } }
-        #expect(names("message") == all("message 1", "message 2", "message 3") && names("event") == all("event"))
-        #expect(names("stream") == all("stream", "stream end") && names("request") == all("request"))
-        #expect(names("joined", "channel", "left") == all("joined", "channel", "left"))
+        expect(names("message") == all("message 1", "message 2", "message 3") && names("event") == all("event"))
+        expect(names("stream") == all("stream", "stream end") && names("request") == all("request"))
+        expectEqual(names("joined", "channel", "left"), all("joined", "channel", "left"))
         // Leaving the channels is a part of the disconnection.
-        #expect(lines.all.filter { !$0.hasPrefix("left") }.last == "end" && lines.all.count == 11, "\(lines.all)")
+        expect(lines.all.filter { !$0.hasPrefix("left") }.last == "end" && lines.all.count == 11, "\(lines.all)")
         for token in tokens { token.cancel() }
     }
 
@@ -107,7 +107,7 @@ import Testing
         let client = test.client()
         client.send("1", "not json", "2", #""primus::later::x""#, "3")
         try await eventually { values.all == ["1", "error", "2", "3"] }
-        #expect(client.end == nil)
+        expectNil(client.end)
         token.cancel()
     }
 
@@ -121,8 +121,8 @@ import Testing
         let sent: [PrimusValue] = [1, "text", ["a": [true, nil]], .bytes([1, 2])]
         for value in sent { client.socket.send([try coding.message(value, sendsBytes: false)]) }
         try await eventually { values.all.count == 4 }
-        #expect(values.all == sent)
-        #expect(test.server.sparks.count == 1)
+        expectEqual(values.all, sent)
+        expectEqual(test.server.sparks.count, 1)
         token.cancel()
     }
 
@@ -137,9 +137,9 @@ import Testing
         let client = test.client()
         client.send("!primus::id::")
         try test.server.write("a")
-        #expect(client.lines == ["!primus::id::\(test.server.sparks[0].id)", "!a"])
+        expectEqual(client.lines, ["!primus::id::\(test.server.sparks[0].id)", "!a"])
         let spec = try await test.request("/primus/spec")
-        #expect(String(decoding: spec.body, as: UTF8.self).contains(#""parser":"custom""#))
+        expect(String(decoding: spec.body, as: UTF8.self).contains(#""parser":"custom""#))
     }
 
     @Test func `transforms change or drop messages in both directions`() async throws {
@@ -152,11 +152,11 @@ import Testing
         let client = test.client()
         client.send("1", "2", "3")
         try await eventually { values.all.count == 2 }
-        #expect(values.all == [["in": 1], ["in": 3]])
+        expectEqual(values.all, [["in": 1], ["in": 3]])
         let spark = test.server.sparks[0]
-        #expect(try !spark.write("secret"))
-        #expect(try spark.write(5))
-        #expect(client.lines == [#"{"out":5}"#])
+        try expect(!spark.write("secret"))
+        try expect(spark.write(5))
+        expectEqual(client.lines, [#"{"out":5}"#])
         token.cancel()
     }
 
@@ -169,11 +169,11 @@ import Testing
         sparks[0].end()
         sparks[1].end(reconnects: true)
         try sparks[2].end(["bye": 1])
-        #expect(clients[0].lines == [#""primus::server::close""#] && clients[1].lines.isEmpty)
-        #expect(clients[2].lines == [#"{"bye":1}"#, #""primus::server::close""#])
-        for client in clients { #expect(client.end == .peer(.normal, "")) }
-        #expect(test.server.sparks.isEmpty && !sparks[0].isOpen)
-        #expect(try !sparks[0].write(1))
+        expect(clients[0].lines == [#""primus::server::close""#] && clients[1].lines.isEmpty)
+        expectEqual(clients[2].lines, [#"{"bye":1}"#, #""primus::server::close""#])
+        for client in clients { expectEqual(client.end, .peer(.normal, "")) }
+        expect(test.server.sparks.isEmpty && !sparks[0].isOpen)
+        try expect(!sparks[0].write(1))
         sparks[0].end()
     }
 
@@ -181,10 +181,10 @@ import Testing
         let test = try await ServerUnderTest()
         let first = test.client()
         test.server.endAll()
-        #expect(first.lines == [#""primus::server::close""#] && first.end == .peer(.normal, ""))
+        expect(first.lines == [#""primus::server::close""#] && first.end == .peer(.normal, ""))
         let second = test.client()
         await test.server.stop()
-        #expect(second.lines.isEmpty && second.end == .peer(.normal, ""))
+        expect(second.lines.isEmpty && second.end == .peer(.normal, ""))
     }
 
     // MARK: Heartbeat
@@ -194,12 +194,12 @@ import Testing
         let (answering, silent) = (test.client(), test.client())
         test.clock.advance(by: .seconds(30))
         let ping = try #require(answering.lines.first)
-        #expect(ping == #""primus::ping::1700000030000""# && silent.lines == [ping])
+        expect(ping == #""primus::ping::1700000030000""# && silent.lines == [ping])
         answering.send(ping.replacing("ping", with: "pong"))
         // Messages don't count as an answer.
         silent.send("1")
         test.clock.advance(by: .seconds(30))
-        #expect(silent.end == .peer(.normal, "") && answering.end == nil && answering.lines.count == 2)
+        expect(silent.end == .peer(.normal, "") && answering.end == nil && answering.lines.count == 2)
     }
 
     @Test func `a ping frame of a client counts as life`() async throws {
@@ -208,27 +208,27 @@ import Testing
         test.clock.advance(by: .seconds(30))
         client.socket.send([WebSocketMessage(.ping, [])])
         test.clock.advance(by: .seconds(30))
-        #expect(client.end == nil && client.lines.filter { $0.contains("ping::") }.count == 2)
+        expect(client.end == nil && client.lines.filter { $0.contains("ping::") }.count == 2)
     }
 
     @Test func `a server of version 6 answers pings, and disconnects after silence`() async throws {
         let test = try await ServerUnderTest { $0.version = .v6 }
         let client = test.client()
         client.send(#""primus::ping::5""#)
-        #expect(client.lines == [#""primus::pong::5""#])
+        expectEqual(client.lines, [#""primus::pong::5""#])
         test.clock.advance(by: .seconds(34))
         client.send("1")
         test.clock.advance(by: .seconds(34))
-        #expect(client.end == nil)
+        expectNil(client.end)
         test.clock.advance(by: .seconds(1))
-        #expect(client.end == .peer(.normal, ""))
+        expectEqual(client.end, .peer(.normal, ""))
     }
 
     @Test func `a server without pings sends none`() async throws {
         let test = try await ServerUnderTest { $0.pingInterval = nil }
         let client = test.client()
         test.clock.advance(by: .seconds(3600))
-        #expect(client.lines.isEmpty && client.end == nil)
+        expect(client.lines.isEmpty && client.end == nil)
     }
 
     // MARK: Faults
@@ -240,25 +240,25 @@ import Testing
         client.send(#""primus::id::""#)
         try test.server.write(1)
         test.clock.advance(by: .seconds(90))
-        #expect(client.lines.isEmpty && client.end == nil)
+        expect(client.lines.isEmpty && client.end == nil)
         test.server.faults = PrimusServerFaults()
         test.server.faults.delay = .seconds(1)
         try test.server.write(2)
-        #expect(client.lines.isEmpty)
+        expect(client.lines.isEmpty)
         test.clock.advance(by: .seconds(1))
-        #expect(client.lines == ["2"])
+        expectEqual(client.lines, ["2"])
         test.server.faults = PrimusServerFaults()
         test.server.faults.stopsPings = true
         test.clock.advance(by: .seconds(300))
-        #expect(client.lines == ["2"] && client.end == nil)
+        expect(client.lines == ["2"] && client.end == nil)
         test.server.faults.refusalStatus = 418
         let refused = test.client()
-        #expect(refused.end.map { "\($0)".contains("418") } == true, "\(refused.end as Any)")
+        expectEqual(refused.end.map { "\($0)".contains("418") }, true, "\(refused.end as Any)")
         test.server.faults.specStatus = 500
-        #expect(try await test.request("/primus/spec").head.status == 500)
+        try await expectEqual(test.request("/primus/spec").head.status, 500)
         test.server.sendRaw(.text("garbage"), to: test.server.sparks[0].id)
         test.server.drop(test.server.sparks[0].id)
-        #expect(client.lines.last == "garbage" && client.end != nil && test.server.sparks.isEmpty)
+        expect(client.lines.last == "garbage" && client.end != nil && test.server.sparks.isEmpty)
     }
 
     @Test func `a client that becomes silent while pings are stopped is disconnected after that`() async throws {
@@ -266,10 +266,10 @@ import Testing
         let client = test.client()
         test.server.faults.stopsPings = true
         test.clock.advance(by: .seconds(300))
-        #expect(client.end == nil)
+        expectNil(client.end)
         test.server.faults = PrimusServerFaults()
         test.clock.advance(by: .seconds(35))
-        #expect(client.end == .peer(.normal, "") && test.server.sparks.isEmpty)
+        expect(client.end == .peer(.normal, "") && test.server.sparks.isEmpty)
     }
 
     @Test func `clients that wait for the decision of the application count when it is made`() async throws {
@@ -287,13 +287,13 @@ import Testing
         try await eventually { waiting.all.count == 5 }
         decide.finish()
         try await eventually { clients.count { $0.end != nil } == 3 && test.server.sparks.count == 2 }
-        #expect(clients.count { $0.end.map { "\($0)".contains("503") || "\($0)".contains("1013") } ?? false } == 3)
+        expectEqual(clients.count { $0.end.map { "\($0)".contains("503") || "\($0)".contains("1013") } ?? false }, 3)
     }
 
     @Test func `a path without a slash at the beginning gets one`() {
         var configuration = PrimusServerConfiguration()
         configuration.pathname = "realtime"
-        #expect(configuration.pathname == "/realtime")
+        expectEqual(configuration.pathname, "/realtime")
     }
 
     @Test func `events report what happens`() async throws {
@@ -303,10 +303,11 @@ import Testing
         let id = test.server.sparks[0].id
         client.send("1")
         let other = test.client()
-        #expect(other.end.map { "\($0)".contains("503") } == true)
+        expectEqual(other.end.map { "\($0)".contains("503") }, true)
         client.socket.close()
-        #expect(
-            await events.pending() == [
+        await expectEqual(
+            events.pending(),
+            [
                 .connected(id: id), .received(id: id, .text("1")), .rejected(status: 503), .disconnected(id: id, .peer(.normal, "")),
             ])
     }

@@ -33,7 +33,7 @@ import Testing
         try await test.open()
         for number in 0..<3000 { try test.memory.server.sparks[0].write(number) }
         try await eventually { received.all.count == 3000 }
-        #expect(received.all == Array(0..<3000))
+        expectEqual(received.all, Array(0..<3000))
     }
 
     @Test func `once, off and the removal of listeners`() async throws {
@@ -42,22 +42,22 @@ import Testing
         primus.once("tick", queue: queue) { calls.record("once") }
         let listener = primus.on("tick", queue: queue) { calls.record("on") }
         primus.addListener("tick") { calls.record("main") }
-        #expect(primus.emit("tick") && primus.emit("tick"))
+        expect(primus.emit("tick") && primus.emit("tick"))
         try await eventually { calls.all.count == 5 }
-        #expect(calls.take().filter { $0 != "main" } == ["once", "on", "on"])
+        expectEqual(calls.take().filter { $0 != "main" }, ["once", "on", "on"])
         primus.removeListener("other", listener)
-        #expect(primus.listeners("tick").count == 2)
+        expectEqual(primus.listeners("tick").count, 2)
         primus.off("tick", listener)
         primus.emit("tick")
         try await eventually { calls.all == ["main"] }
         primus.removeAllListeners("tick")
-        #expect(!primus.emit("tick"))
+        expect(!primus.emit("tick"))
         primus.on("a") {}
         primus.on("b") {}
         primus.off("a")
-        #expect(primus.listeners("a").isEmpty && primus.listeners("b").count == 1)
+        expect(primus.listeners("a").isEmpty && primus.listeners("b").count == 1)
         primus.removeAllListeners()
-        #expect(primus.listeners("b").isEmpty)
+        expect(primus.listeners("b").isEmpty)
     }
 
     @Test func `a listener that another one removes isn't called`() async throws {
@@ -87,7 +87,7 @@ import Testing
         try await test.open()
         try test.memory.server.sparks[0].write(Reading(sensor: 7, celsius: 21))
         try await eventually { seen.all.count == 5 }
-        #expect(Set(seen.all) == [#"7 {"sensor":7,"celsius":21}"#, "21.0", "7 -1", "true true", "true"])
+        expectEqual(Set(seen.all), [#"7 {"sensor":7,"celsius":21}"#, "21.0", "7 -1", "true true", "true"])
     }
 
     @Test func `a listener with other types isn't called, and an error says why`() async throws {
@@ -98,8 +98,8 @@ import Testing
         try await test.open()
         try test.memory.server.sparks[0].write("text")
         try await eventually { !errors.all.isEmpty }
-        #expect(errors.all[0].contains("Dictionary<String, Any>") && errors.all[0].contains("String"), "\(errors.all)")
-        #expect(primus.readyState == .open)
+        expect(errors.all[0].contains("Dictionary<String, Any>") && errors.all[0].contains("String"), "\(errors.all)")
+        expectEqual(primus.readyState, .open)
     }
 
     /// The events of messages and heartbeats, with the text of their argument.
@@ -122,12 +122,12 @@ import Testing
         let seen = self.recordTexts(test)
         test.primus.open()
         try await test.awaits("open")
-        #expect(seen.take() == ["server websockets json"])
+        expectEqual(seen.take(), ["server websockets json"])
         test.primus.write(["a": 1])
         try await eventually { test.memory.server.sparks.count == 1 && !seen.all.isEmpty }
         try test.memory.server.sparks[0].write([true])
         try await eventually { seen.all.count == 2 }
-        #expect(seen.take() == [#"outgoing::data {"a":1}"#, "incoming::data [true]"])
+        expectEqual(seen.take(), [#"outgoing::data {"a":1}"#, "incoming::data [true]"])
         let ids = EventRecorder<String?>()
         test.primus.id { ids.record($0) }
         // The listeners have another queue than the closure.
@@ -140,9 +140,9 @@ import Testing
         }
         let heartbeat = seen.all.filter { $0.contains("::ping ") || $0.contains("::pong ") }.prefix(2)
         let names = version == .v8 ? ["incoming::ping", "outgoing::pong"] : ["outgoing::ping", "incoming::pong"]
-        #expect(heartbeat.map { String($0.prefix { $0 != " " }) } == names)
+        expectEqual(heartbeat.map { String($0.prefix { $0 != " " }) }, names)
         // The answer has the digits of the question.
-        #expect(Set(heartbeat.map { $0.split(separator: " ").last.flatMap { Int($0) } }).count == 1, "\(heartbeat)")
+        expectEqual(Set(heartbeat.map { $0.split(separator: " ").last.flatMap { Int($0) } }).count, 1, "\(heartbeat)")
     }
 
     @Test(arguments: [false, true])
@@ -166,38 +166,38 @@ import Testing
             return seen.all.contains { $0.hasPrefix("reconnect failed") }
         }
         // The codes of Primus-Objc: 1000 for a client that can't connect, 1001 for a time limit.
-        #expect(
-            seen.all
-                == (isSilent
-                    ? ["timeout 1001", "reconnect timeout 1001 true 1", "reconnect failed 1001 true 1"]
-                    : ["incoming::error 1000", "error 1000", "incoming::error 1000", "reconnect failed 1000 true 1"]))
+        expectEqual(
+            seen.all,
+            (isSilent
+                ? ["timeout 1001", "reconnect timeout 1001 true 1", "reconnect failed 1001 true 1"]
+                : ["incoming::error 1000", "error 1000", "incoming::error 1000", "reconnect failed 1000 true 1"]))
     }
 
     @Test func `a client is writable while it is connected, and events of the application have arguments`() async throws {
         let test = try await PrimusFixture()
-        #expect(!test.primus.writable)
+        expect(!test.primus.writable)
         try await test.open()
-        #expect(test.primus.writable)
+        expect(test.primus.writable)
         let seen = EventRecorder<String>()
         test.primus.on("mine", queue: test.queue) { (number: Int, text: String) in seen.record("\(number) \(text)") }
-        #expect(test.primus.emit("mine", 1, "a"))
+        expect(test.primus.emit("mine", 1, "a"))
         try await eventually { seen.all == ["1 a"] }
         test.primus.end()
-        #expect(!test.primus.writable)
+        expect(!test.primus.writable)
     }
 
     @Test func `more messages than may wait for a connection are refused, and an error says so`() async throws {
         let test = try await PrimusFixture()
         let errors = EventRecorder<PrimusError.Code>()
         test.primus.on("error", queue: test.queue) { (error: PrimusError) in errors.record(error.code) }
-        for number in 0..<1024 { #expect(test.primus.write(number)) }
-        #expect(!test.primus.write(1024))
+        for number in 0..<1024 { expect(test.primus.write(number)) }
+        expect(!test.primus.write(1024))
         try await eventually { errors.all == [.queueFull] }
         let received = EventRecorder<Int>()
         let record = test.memory.server.onMessage { message in if let number = try? message.value.int { received.record(number) } }
         try await test.open()
         try await eventually { received.all.count == 1024 }
-        #expect(received.all == Array(0..<1024))
+        expectEqual(received.all, Array(0..<1024))
         record.cancel()
     }
 
@@ -214,7 +214,7 @@ import Testing
         try await test.open()
         for number in 1...3 { try test.memory.server.sparks[0].write(number) }
         try await eventually { data.all.count == 2 && errors.all.count == 1 }
-        #expect(data.all == [1, 3] && errors.all == [.transformFailed])
+        expect(data.all == [1, 3] && errors.all == [.transformFailed])
     }
 
     @Test func `the events about reconnects have the options of the attempt`() async throws {
@@ -226,13 +226,14 @@ import Testing
             }
         }
         try await test.open()
-        #expect(test.primus.attemptOptions == nil)
+        expectNil(test.primus.attemptOptions)
         test.memory.network.cut()
         try await eventually { test.trace.all.last == "reconnect scheduled" }
-        #expect(test.primus.attemptOptions?.attempt == 1 && test.primus.attemptOptions?.backoff == true)
+        expect(test.primus.attemptOptions?.attempt == 1 && test.primus.attemptOptions?.backoff == true)
         try await test.awaits("open")
-        #expect(
-            seen.all == [
+        expectEqual(
+            seen.all,
+            [
                 "reconnecting 1 2.0 2.0 true 10", "reconnect scheduled 1 2.0 2.0 true 10", "reconnect 1 2.0 2.0 false 10",
                 "reconnected 1 2.0 2.0 false 10",
             ])
@@ -247,7 +248,7 @@ import Testing
         test.primus.on("error", queue: test.queue) { (error: PrimusError) in errors.record(error.serverMessage ?? "") }
         test.primus.open()
         try await test.awaits("end")
-        #expect(
+        expect(
             errors.all.count == 2 && errors.all[0] == "com.seegno.primus 401" && errors.all[1].contains("Who are you?"), "\(errors.all)")
     }
 
@@ -255,7 +256,7 @@ import Testing
         let test = try await PrimusFixture()
         test.primus.on("outgoing::url", queue: test.queue) { (options: PrimusURLOptions) in options.query = "token=abc" }
         try await test.open()
-        #expect(test.memory.server.sparks[0].request.query == "token=abc")
+        expectEqual(test.memory.server.sparks[0].request.query, "token=abc")
     }
 
     @Test func `the name of the server's side of the connection`() async throws {
@@ -266,33 +267,33 @@ import Testing
         try await test.open()
         test.primus.id { ids.record($0) }
         try await eventually { ids.all.count == 2 }
-        #expect(ids.all[1] == test.memory.server.sparks[0].id)
+        expectEqual(ids.all[1], test.memory.server.sparks[0].id)
     }
 
     @Test func `a transform of Objective-C reads and changes the message and its members in a dictionary`() throws {
         func changed(_ value: PrimusValue, _ change: (NSMutableDictionary) -> Void) -> PrimusValue {
             var data = PrimusTransformData(value: value)
-            #expect(
+            expect(
                 data.changeDictionary {
                     change($0); return true
                 })
             return data.value
         }
         let message: PrimusValue = ["a": 1, "b": [true], "data": "inner"]
-        #expect(changed(message) { _ in } == message)
-        #expect(changed(message) { $0["foo"] = "bar" } == ["a": 1, "b": [true], "data": "inner", "foo": "bar"])
-        #expect(changed(message) { $0["a"] = ($0["a"] as? Int ?? 0) + 1 } == ["a": 2, "b": [true], "data": "inner"])
-        #expect(changed(message) { $0.removeObject(forKey: "a") } == ["b": [true], "data": "inner"])
-        #expect(changed(message) { $0["data"] = ["c": 2] } == ["c": 2])
-        #expect(
+        expectEqual(changed(message) { _ in }, message)
+        expectEqual(changed(message) { $0["foo"] = "bar" }, ["a": 1, "b": [true], "data": "inner", "foo": "bar"])
+        expectEqual(changed(message) { $0["a"] = ($0["a"] as? Int ?? 0) + 1 }, ["a": 2, "b": [true], "data": "inner"])
+        expectEqual(changed(message) { $0.removeObject(forKey: "a") }, ["b": [true], "data": "inner"])
+        expectEqual(changed(message) { $0["data"] = ["c": 2] }, ["c": 2])
+        expectEqual(
             changed(message) {
                 $0["data"] = ["c": 2]
                 $0["d"] = 3
-            } == ["c": 2, "d": 3])
-        #expect(changed("text") { $0["foo"] = "bar" } == "text")
-        #expect(changed("text") { $0["data"] = "\($0["data"] ?? "")s" } == "texts")
+            }, ["c": 2, "d": 3])
+        expectEqual(changed("text") { $0["foo"] = "bar" }, "text")
+        expectEqual(changed("text") { $0["data"] = "\($0["data"] ?? "")s" }, "texts")
         var data = PrimusTransformData(value: message)
-        #expect(!data.changeDictionary { _ in false })
+        expect(!data.changeDictionary { _ in false })
     }
 
     @Test func `transforms change and discard messages of both directions`() async throws {
@@ -317,9 +318,9 @@ import Testing
         test.primus.write(["secret": 1])
         for number in 0..<100 { test.primus.write(["n": number]) }
         try await eventually { seen.all.count == 100 }
-        #expect(received.all.map { $0["n"]?.int } == Array(0..<100))
-        #expect(seen.all.map { $0["n"]?.int } == Array(0..<100))
-        #expect(seen.all[0] == ["n": 0, "sent": true, "foo": "bar"])
+        expectEqual(received.all.map { $0["n"]?.int }, Array(0..<100))
+        expectEqual(seen.all.map { $0["n"]?.int }, Array(0..<100))
+        expectEqual(seen.all[0], ["n": 0, "sent": true, "foo": "bar"])
         test.primus.transform("sideways") { _ in true }
         try await eventually { test.trace.all.last == "error" }
         withExtendedLifetime(echo) {}
@@ -351,11 +352,11 @@ import Testing
         if destroys { client.primus?.destroy() } else { spark.end() }
         try await eventually { client.primus?.readyState == .closed }
         await test.drainQueue()
-        #expect(trace.all.isEmpty)
+        expect(trace.all.isEmpty)
         gate.send()
         let expected = ["data 1", "data 2", "data 3", "close", "end"] + (destroys ? ["destroy"] : [])
         try await eventually { trace.all.count == expected.count }
-        #expect(trace.all == expected)
+        expectEqual(trace.all, expected)
         try await eventually { client.primus == nil }
     }
 
@@ -386,7 +387,7 @@ import Testing
         if destroys { client.primus?.destroy() } else { test.memory.server.sparks[0].end() }
         let expected = ["data", "close", "end"] + (destroys ? ["destroy"] : [])
         try await eventually { main.all == expected }
-        #expect(trace.all.isEmpty)
+        expect(trace.all.isEmpty)
         gate.signal()
         try await eventually { trace.all == expected }
         try await eventually { client.primus == nil }
@@ -406,7 +407,7 @@ import Testing
         for _ in 1...2 {
             try await eventually { test.memory.server.sparks.first.map { $0.id != last } ?? false }
             last = test.memory.server.sparks.first?.id
-            #expect(client.primus != nil)
+            expect(client.primus != nil)
             client.primus?.end()
         }
         try await eventually { client.primus == nil }
@@ -435,12 +436,12 @@ import Testing
             acknowledge("Hello, \(name)", 2)
         }
         try await test.open()
-        #expect(test.primus.send("chat", ["text": "hi"]) && test.primus.send("chat", 1, "two"))
+        expect(test.primus.send("chat", ["text": "hi"]) && test.primus.send("chat", 1, "two"))
         try await eventually { arguments.all == [[["text": "hi"]], [1, "two"]] }
         let answer = try await test.memory.server.sparks[0].call("greet", "Anna", within: .seconds(600)).decode(String.self, Int.self)
-        #expect(answer == ("Hello, Anna", 2) && greeted.all == ["Anna"])
-        #expect(!test.primus.send("data", 1))
-        #expect(!test.trace.all.contains("data"))
+        expect(answer == ("Hello, Anna", 2) && greeted.all == ["Anna"])
+        expect(!test.primus.send("data", 1))
+        expect(!test.trace.all.contains("data"))
         withExtendedLifetime(observation) {}
     }
 
@@ -454,7 +455,7 @@ import Testing
         // More than the events that wait for a queue.
         for number in 0..<20_000 { try test.memory.server.write(number) }
         try await eventually("all messages") { seen.all.count == 20_000 }
-        #expect(seen.all == Array(0..<20_000))
+        expectEqual(seen.all, Array(0..<20_000))
         test.primus.end()
         try await test.awaits("end")
     }
@@ -471,10 +472,10 @@ import Testing
         // Each message is there twice, raw and as data. The listeners of the other queue wait as well.
         try await eventually { !others.all.isEmpty }
         await test.drainQueue()
-        #expect(seen.all.isEmpty && others.all.count < 100, "\(others.all.count)")
+        expect(seen.all.isEmpty && others.all.count < 100, "\(others.all.count)")
         main.release()
         try await eventually { seen.all.count == 100 && others.all.count == 100 }
-        #expect(seen.all == Array(50_000..<50_100) && others.all == seen.all && test.primus.readyState == .open)
+        expect(seen.all == Array(50_000..<50_100) && others.all == seen.all && test.primus.readyState == .open)
     }
 
     @Test func `a listener that is added in another one receives what waits behind its event`() async throws {
@@ -490,7 +491,7 @@ import Testing
         try await eventually { test.trace.all.count { $0 == "data" } == 10 }
         main.release()
         try await eventually { seen.all.count == 10 }
-        #expect(seen.all == Array(0..<10))
+        expectEqual(seen.all, Array(0..<10))
         withExtendedLifetime(connections) {}
     }
 
@@ -507,14 +508,14 @@ import Testing
         }
         test.primus.removeAllListeners("a")
         test.primus.removeAllListeners()
-        #expect(test.primus.listeners("b").isEmpty)
+        expect(test.primus.listeners("b").isEmpty)
     }
 
     @Test func `send without the plugin is an error that says so`() async throws {
         let test = try await PrimusFixture()
         let errors = EventRecorder<String>()
         test.primus.on("error", queue: test.queue) { (error: PrimusError) in errors.record(error.message) }
-        #expect(!test.primus.send("chat", 1))
+        expect(!test.primus.send("chat", 1))
         try await eventually { errors.all.first?.contains("emitter") == true }
     }
 

@@ -37,8 +37,9 @@ struct PeerTests {
         try await eventually { data.all == ["\"quoted\" \\ \u{2028}"] }
         primus.end()
         try await eventually { trace.all.last == "end" }
-        #expect(
-            trace.all == [
+        expectEqual(
+            trace.all,
+            [
                 "outgoing::open", "readyStateChange", "outgoing::end", "outgoing::url", "incoming::open", "initialised", "readyStateChange",
                 "open", "outgoing::data", "incoming::data", "data", "readyStateChange", "outgoing::end", "close", "end",
             ])

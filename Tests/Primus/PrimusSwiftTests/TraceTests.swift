@@ -60,7 +60,7 @@ struct TraceKind: Sendable, CustomTestStringConvertible {
         test.primus.write("early")
         test.primus.open()
         try await test.awaits("open")
-        #expect(test.trace.all == self.opening + ["outgoing::data", "open"])
+        expectEqual(test.trace.all, self.opening + ["outgoing::data", "open"])
     }
 
     @Test(arguments: TraceKind.all)
@@ -70,14 +70,14 @@ struct TraceKind: Sendable, CustomTestStringConvertible {
         try await test.open()
         for _ in 0..<6 { test.primus.end(["last": 1]) }
         try await test.awaits("end")
-        #expect(test.trace.all == ["outgoing::data"] + self.ended)
+        expectEqual(test.trace.all, ["outgoing::data"] + self.ended)
         while let event = await events.next() {
             guard case .received(_, let message) = event else { continue }
-            #expect(message == .text(#"{"last":1}"#))
+            expectEqual(message, .text(#"{"last":1}"#))
             break
         }
         try await test.settle()
-        #expect(test.trace.all == ["outgoing::data"] + self.ended && test.primus.readyState == .closed)
+        expect(test.trace.all == ["outgoing::data"] + self.ended && test.primus.readyState == .closed)
     }
 
     @Test(arguments: TraceKind.all)
@@ -86,9 +86,9 @@ struct TraceKind: Sendable, CustomTestStringConvertible {
         try await test.open()
         try test.memory.server.sparks[0].end("bye")
         try await test.awaits("end")
-        #expect(test.trace.all == ["incoming::data", "data", "incoming::data", "incoming::end"] + self.ended)
+        expectEqual(test.trace.all, ["incoming::data", "data", "incoming::data", "incoming::end"] + self.ended)
         try await test.settle()
-        #expect(test.memory.server.sparks.isEmpty && test.trace.all.last == "end")
+        expect(test.memory.server.sparks.isEmpty && test.trace.all.last == "end")
     }
 
     @Test(arguments: TraceKind.all)
@@ -97,8 +97,9 @@ struct TraceKind: Sendable, CustomTestStringConvertible {
         try await test.open()
         test.memory.network.cut()
         try await test.awaits("open")
-        #expect(
-            test.trace.all == ["incoming::end", "readyStateChange end", "close", "reconnect scheduled"] + self.attempt
+        expectEqual(
+            test.trace.all,
+            ["incoming::end", "readyStateChange end", "close", "reconnect scheduled"] + self.attempt
                 + ["incoming::open", "reconnected", "readyStateChange open", "open"])
     }
 
@@ -108,7 +109,7 @@ struct TraceKind: Sendable, CustomTestStringConvertible {
         try await test.open()
         test.memory.network.cut()
         try await test.awaits("end")
-        #expect(test.trace.all == ["incoming::end", "readyStateChange end", "close", "outgoing::end", "end"])
+        expectEqual(test.trace.all, ["incoming::end", "readyStateChange end", "close", "outgoing::end", "end"])
     }
 
     @Test(arguments: TraceKind.all)
@@ -118,8 +119,9 @@ struct TraceKind: Sendable, CustomTestStringConvertible {
         test.primus.open()
         try await test.awaits("readyStateChange end", containing: "reconnect failed")
         let failed = ["incoming::end", "readyStateChange end"]
-        #expect(
-            test.trace.all == self.opening.prefix(4) + ["incoming::error", "error", "reconnect scheduled"] + failed + self.attempt
+        expectEqual(
+            test.trace.all,
+            self.opening.prefix(4) + ["incoming::error", "error", "reconnect scheduled"] + failed + self.attempt
                 + ["incoming::error", "reconnect scheduled"] + failed + self.attempt + ["incoming::error", "end", "reconnect failed"]
                 + failed)
     }
@@ -130,7 +132,7 @@ struct TraceKind: Sendable, CustomTestStringConvertible {
         test.memory.server.faults.refusalStatus = 503
         test.primus.open()
         try await test.awaits("end")
-        #expect(test.trace.all == self.opening.prefix(4) + ["incoming::error", "error"] + self.ended)
+        expectEqual(test.trace.all, self.opening.prefix(4) + ["incoming::error", "error"] + self.ended)
     }
 
     @Test(arguments: TraceKind.all)
@@ -139,7 +141,7 @@ struct TraceKind: Sendable, CustomTestStringConvertible {
         test.memory.network.condition = .silent
         test.primus.open()
         try await test.awaits("end", advancingAfter: ["outgoing::url"])
-        #expect(test.trace.all == self.opening.prefix(4) + ["timeout"] + self.ended)
+        expectEqual(test.trace.all, self.opening.prefix(4) + ["timeout"] + self.ended)
     }
 
     @Test(arguments: TraceKind.all)
@@ -149,10 +151,11 @@ struct TraceKind: Sendable, CustomTestStringConvertible {
         test.memory.network.condition = .silent
         test.memory.network.cut()
         try await test.awaits("readyStateChange end", advancingAfter: ["reconnect"], containing: "reconnect failed")
-        #expect(
-            test.trace.all == ["incoming::end", "readyStateChange end", "close", "reconnect scheduled"] + self.attempt
+        expectEqual(
+            test.trace.all,
+            ["incoming::end", "readyStateChange end", "close", "reconnect scheduled"] + self.attempt
                 + ["reconnect timeout", "end", "reconnect failed", "readyStateChange end"])
-        #expect(test.primus.readyState == .closed)
+        expectEqual(test.primus.readyState, .closed)
     }
 
     @Test(arguments: TraceKind.all)
@@ -164,13 +167,14 @@ struct TraceKind: Sendable, CustomTestStringConvertible {
             if test.primus.online { test.memory.clock.advance(by: .seconds(1)) }
             return test.trace.all.last == "reconnect scheduled"
         }
-        #expect(!test.primus.online)
+        expect(!test.primus.online)
         test.memory.server.faults.isSilent = false
         try await test.awaits("open")
-        #expect(
-            test.trace.all == ["offline", "incoming::end", "readyStateChange end", "close", "reconnect scheduled"] + self.attempt
+        expectEqual(
+            test.trace.all,
+            ["offline", "incoming::end", "readyStateChange end", "close", "reconnect scheduled"] + self.attempt
                 + ["incoming::open", "reconnected", "online", "readyStateChange open", "open"])
-        #expect(test.primus.online)
+        expect(test.primus.online)
     }
 
     @Test(arguments: TraceKind.all)
@@ -185,7 +189,7 @@ struct TraceKind: Sendable, CustomTestStringConvertible {
         try await eventually { !test.trace.all.isEmpty }
         test.memory.network.condition = .up
         try await test.settle()
-        #expect(test.trace.all == ["end"] && test.memory.server.sparks.isEmpty)
+        expect(test.trace.all == ["end"] && test.memory.server.sparks.isEmpty)
     }
 
     @Test(arguments: TraceKind.all)
@@ -196,23 +200,23 @@ struct TraceKind: Sendable, CustomTestStringConvertible {
         let packets = ["1", "{", "2"].map { WebSocketMessage.text($0) }
         for message in kind.framing.messages(packets) { test.memory.server.sendRaw(message, to: id) }
         try await eventually { test.trace.all.count == 6 }
-        #expect(test.trace.all == ["incoming::data", "data", "incoming::data", "error", "incoming::data", "data"])
-        #expect(test.primus.readyState == .open)
+        expectEqual(test.trace.all, ["incoming::data", "data", "incoming::data", "error", "incoming::data", "data"])
+        expectEqual(test.primus.readyState, .open)
     }
 
     @Test(arguments: TraceKind.all)
     func `destroy ends the client for good`(kind: TraceKind) async throws {
         let test = try await PrimusFixture(kind)
         try await test.open()
-        #expect(test.primus.destroy())
-        #expect(!test.primus.destroy())
+        expect(test.primus.destroy())
+        expect(!test.primus.destroy())
         try await test.awaits("destroy")
-        #expect(test.trace.all == self.ended + ["destroy"])
+        expectEqual(test.trace.all, self.ended + ["destroy"])
         try await eventually { test.primus.listeners("open").isEmpty }
         test.primus.open()
-        #expect(!test.primus.write("late"))
+        expect(!test.primus.write("late"))
         try await test.settle()
-        #expect(test.trace.all.last == "destroy" && test.primus.readyState == .closed)
+        expect(test.trace.all.last == "destroy" && test.primus.readyState == .closed)
     }
 
     @Test(arguments: TraceKind.all)
@@ -221,7 +225,7 @@ struct TraceKind: Sendable, CustomTestStringConvertible {
         test.primus.on("open", queue: test.queue) { [primus = test.primus] in _ = primus.destroy() }
         test.primus.open()
         try await test.awaits("destroy")
-        #expect(test.trace.all == self.opening + ["open"] + self.ended + ["destroy"])
+        expectEqual(test.trace.all, self.opening + ["open"] + self.ended + ["destroy"])
     }
 
     @Test func `the end before the client opens by itself`() async throws {
@@ -237,7 +241,7 @@ struct TraceKind: Sendable, CustomTestStringConvertible {
         }
         try await eventually { trace.all.last == "end" }
         try await test.settle()
-        #expect(trace.all == ["outgoing::end", "close", "end"] && test.memory.server.sparks.isEmpty)
+        expect(trace.all == ["outgoing::end", "close", "end"] && test.memory.server.sparks.isEmpty)
     }
 
     @Test(arguments: TraceKind.all)
@@ -249,7 +253,7 @@ struct TraceKind: Sendable, CustomTestStringConvertible {
         try await test.awaits("end")
         monitor.pathChanged()
         try await test.settle()
-        #expect(test.trace.all == self.ended && test.memory.server.sparks.isEmpty)
+        expect(test.trace.all == self.ended && test.memory.server.sparks.isEmpty)
     }
 
     @Test func `a client that wasn't opened ends without events`() async throws {
@@ -257,9 +261,9 @@ struct TraceKind: Sendable, CustomTestStringConvertible {
         _ = test.primus.client
         test.primus.end("unsent")
         test.primus.client.end()
-        #expect(test.primus.client.queuedCount == 0)
-        #expect(test.primus.destroy())
+        expectEqual(test.primus.client.queuedCount, 0)
+        expect(test.primus.destroy())
         try await test.awaits("destroy")
-        #expect(test.trace.all == ["destroy"])
+        expectEqual(test.trace.all, ["destroy"])
     }
 }

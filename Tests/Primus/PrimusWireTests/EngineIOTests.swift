@@ -13,16 +13,16 @@ import Testing
 
     @Test(arguments: [Self.v3, Self.v4])
     func `packets of text are the same in both versions`(framing: PrimusFraming) {
-        #expect(framing.lines(#"4"primus::id::""#) == [#"packet "primus::id::""#])
-        #expect(framing.lines("4") == ["packet "] && framing.lines("2probe") == ["ping probe"] && framing.lines("3") == ["pong "])
-        #expect(framing.lines("1") == ["closed - "] && framing.lines("5").isEmpty && framing.lines("6").isEmpty)
-        #expect(framing.lines(#"0{"sid":"a","upgrades":[],"pingInterval":25000,"pingTimeout":20000}"#) == ["opened a 25000 20000"])
+        expectEqual(framing.lines(#"4"primus::id::""#), [#"packet "primus::id::""#])
+        expect(framing.lines("4") == ["packet "] && framing.lines("2probe") == ["ping probe"] && framing.lines("3") == ["pong "])
+        expect(framing.lines("1") == ["closed - "] && framing.lines("5").isEmpty && framing.lines("6").isEmpty)
+        expectEqual(framing.lines(#"0{"sid":"a","upgrades":[],"pingInterval":25000,"pingTimeout":20000}"#), ["opened a 25000 20000"])
     }
 
     @Test func `binary messages have a type in version 3 only`() {
-        #expect(Self.v4.lines(.binary([4, 1, 2])) == ["binary 040102"] && Self.v4.lines(.binary([])) == ["binary "])
-        #expect(Self.v3.lines(.binary([4, 1, 2])) == ["binary 0102"])
-        #expect(Self.v3.lines(.binary([9]))[0].hasPrefix("invalid") && Self.v3.lines(.binary([]))[0].hasPrefix("invalid"))
+        expect(Self.v4.lines(.binary([4, 1, 2])) == ["binary 040102"] && Self.v4.lines(.binary([])) == ["binary "])
+        expectEqual(Self.v3.lines(.binary([4, 1, 2])), ["binary 0102"])
+        expect(Self.v3.lines(.binary([9]))[0].hasPrefix("invalid") && Self.v3.lines(.binary([]))[0].hasPrefix("invalid"))
     }
 
     @Test(arguments: EngineIOVersion.allCases)
@@ -30,21 +30,21 @@ import Testing
         let client = PrimusFraming.engineIO(version, .client)
         let server = PrimusFraming.engineIO(version, .server)
         let messages = client.messages([.text("a"), .binary([1, 2]), .text("")])
-        #expect(messages.flatMap { server.lines($0) } == ["packet a", "binary 0102", "packet "])
-        #expect(client.ping("probe").map { server.lines($0) } == ["ping probe"])
-        #expect(client.pong("x").map { server.lines($0) } == ["pong x"])
-        #expect(server.opening(EngineIOHandshake(sid: "s")).map { client.lines($0) } == ["opened s 25000 20000"])
-        #expect(client.opening(EngineIOHandshake(sid: "s")) == nil && client.hasHandshake && !server.hasHandshake)
+        expectEqual(messages.flatMap { server.lines($0) }, ["packet a", "binary 0102", "packet "])
+        expectEqual(client.ping("probe").map { server.lines($0) }, ["ping probe"])
+        expectEqual(client.pong("x").map { server.lines($0) }, ["pong x"])
+        expectEqual(server.opening(EngineIOHandshake(sid: "s")).map { client.lines($0) }, ["opened s 25000 20000"])
+        expect(client.opening(EngineIOHandshake(sid: "s")) == nil && client.hasHandshake && !server.hasHandshake)
     }
 
     @Test func `a server ignores what only a server sends, and the close packet of a client`() {
         let server = PrimusFraming.engineIO(.v4, .server)
-        for text in ["0", "1", "5", "6"] { #expect(server.lines(text).isEmpty) }
+        for text in ["0", "1", "5", "6"] { expect(server.lines(text).isEmpty) }
     }
 
     @Test(arguments: ["", "7", "x", "/", "-1", "\u{1E}"])
     func `text without a type is invalid`(text: String) {
-        #expect(Self.v4.lines(text).first?.hasPrefix("invalid A packet of engine.io") == true)
+        expectEqual(Self.v4.lines(text).first?.hasPrefix("invalid A packet of engine.io"), true)
     }
 
     @Test(arguments: [
@@ -54,23 +54,23 @@ import Testing
     ])
     func `an invalid handshake says what is wrong`(text: String, problem: String) {
         let lines = Self.v4.lines(text)
-        #expect(lines.count == 1 && lines[0].hasPrefix("invalid") && lines[0].contains(problem), "\(lines)")
+        expect(lines.count == 1 && lines[0].hasPrefix("invalid") && lines[0].contains(problem), "\(lines)")
     }
 
     @Test func `a handshake keeps what it says, and has the defaults of the original`() throws {
         let text = #"{"sid":"a","upgrades":["websocket"],"pingInterval":1,"pingTimeout":2,"maxPayload":3}"#
         let handshake = try EngineIOHandshake(parsing: Array(text.utf8))
-        #expect(handshake == EngineIOHandshake(sid: "a", upgrades: ["websocket"], pingInterval: 1, pingTimeout: 2, maxPayload: 3))
-        #expect(handshake.json.description == text)
-        #expect(try EngineIOHandshake(parsing: Array(#"{"sid":"a"}"#.utf8)) == EngineIOHandshake(sid: "a"))
+        expectEqual(handshake, EngineIOHandshake(sid: "a", upgrades: ["websocket"], pingInterval: 1, pingTimeout: 2, maxPayload: 3))
+        expectEqual(handshake.json.description, text)
+        try expectEqual(EngineIOHandshake(parsing: Array(#"{"sid":"a"}"#.utf8)), EngineIOHandshake(sid: "a"))
     }
 
     @Test(arguments: EngineIOError.Refusal.allCases)
     func `refusals are recognized by their code or their text`(refusal: EngineIOError.Refusal) {
-        #expect(EngineIOError(refusal: refusal.json.bytes)?.refusal == refusal)
-        #expect(EngineIOError(refusal: Array(refusal.message.utf8))?.refusal == refusal)
-        #expect(Self.v4.lines(refusal.message) == ["invalid The server of engine.io refuses: \(refusal.message)."])
-        #expect(EngineIOError(refusal: Array("{}".utf8)) == nil && EngineIOError(refusal: Array(#"{"code":99}"#.utf8)) == nil)
+        expectEqual(EngineIOError(refusal: refusal.json.bytes)?.refusal, refusal)
+        expectEqual(EngineIOError(refusal: Array(refusal.message.utf8))?.refusal, refusal)
+        expectEqual(Self.v4.lines(refusal.message), ["invalid The server of engine.io refuses: \(refusal.message)."])
+        expect(EngineIOError(refusal: Array("{}".utf8)) == nil && EngineIOError(refusal: Array(#"{"code":99}"#.utf8)) == nil)
     }
 
     // MARK: Bodies
@@ -84,11 +84,11 @@ import Testing
 
     @Test func `bodies have the forms of their versions`() {
         let v4 = EngineIOPayload.encode(Self.packets(.separated)[...], .separated)
-        #expect(v4.count == 5 && String(decoding: v4.body, as: UTF8.self) == "4{\"a\":\"€😀\"}\u{1E}bAQID\u{1E}6\u{1E}4\u{1E}2probe")
+        expect(v4.count == 5 && String(decoding: v4.body, as: UTF8.self) == "4{\"a\":\"€😀\"}\u{1E}bAQID\u{1E}6\u{1E}4\u{1E}2probe")
         let v3 = EngineIOPayload.encode(Self.packets(.counted)[...], .counted)
-        #expect(v3.count == 5 && String(decoding: v3.body, as: UTF8.self) == #"12:4{"a":"€😀"}6:b4AQID1:61:46:2probe"#)
+        expect(v3.count == 5 && String(decoding: v3.body, as: UTF8.self) == #"12:4{"a":"€😀"}6:b4AQID1:61:46:2probe"#)
         let bytes = EngineIOPayload.encode(Self.packets(.bytes)[...], .bytes)
-        #expect(
+        expect(
             bytes.count == 5
                 && hex(bytes.body) == "000106ff347b2261223a22e282acf09f9880227d" + "0104ff04010203" + "0001ff36" + "0001ff34"
                     + "0006ff3270726f6265"
@@ -100,7 +100,7 @@ import Testing
         let body = EngineIOPayload.encode(Self.packets(format)[...], format).body
         for pieces in 1...body.count {
             let decoded = EngineIOPayload.decode(body, format, pieces: pieces)
-            #expect(decoded.packets == Self.packets(format) && decoded.error == nil, "\(pieces)")
+            expect(decoded.packets == Self.packets(format) && decoded.error == nil, "\(pieces)")
         }
     }
 
@@ -112,8 +112,8 @@ import Testing
         for packet in Self.packets(EngineIOPayloadFormat(version)) + long {
             let count = EngineIOPayload.encode([packet], EngineIOPayloadFormat(version)).body.count
             // The length of version 3 counts UTF-16 code units, which are fewer than bytes.
-            #expect(EngineIOPayload.size(of: packet, version) - count == 0 || version == .v3 && !packet.bytes.allSatisfy { $0 < 0x80 })
-            #expect(EngineIOPayload.size(of: packet, version) >= count)
+            expect(EngineIOPayload.size(of: packet, version) - count == 0 || version == .v3 && !packet.bytes.allSatisfy { $0 < 0x80 })
+            expect(EngineIOPayload.size(of: packet, version) >= count)
         }
     }
 
@@ -122,10 +122,10 @@ import Testing
         let packets = Array(repeating: WebSocketMessage.text("412345678"), count: 10)
         for limit in 0..<60 {
             let (body, count) = EngineIOPayload.encode(packets[...], format, limit: limit)
-            #expect(count == 1 || body.count <= limit)
+            expect(count == 1 || body.count <= limit)
             let next = EngineIOPayload.encode(packets[..<(count + 1)], format).body
-            #expect(count == 10 || next.count > limit)
-            #expect(EngineIOPayload.decode(body, format).packets.count == count)
+            expect(count == 10 || next.count > limit)
+            expectEqual(EngineIOPayload.decode(body, format).packets.count, count)
         }
     }
 
@@ -134,23 +134,23 @@ import Testing
         let packets = [WebSocketMessage.text("412345678"), .text("4123456789")]
         let body = EngineIOPayload.encode(packets[...], format).body
         for pieces in [1, 5, Int.max] {
-            #expect(EngineIOPayload.decode(body, format, limit: 10, pieces: pieces).packets == packets)
+            expectEqual(EngineIOPayload.decode(body, format, limit: 10, pieces: pieces).packets, packets)
             let decoded = EngineIOPayload.decode(body, format, limit: 9, pieces: pieces)
-            #expect(decoded.packets == [packets[0]] && decoded.error?.problem.contains("more than 9 bytes") == true)
+            expect(decoded.packets == [packets[0]] && decoded.error?.problem.contains("more than 9 bytes") == true)
         }
     }
 
     @Test(arguments: ["9", "4a\u{1E}\u{1E}4b", "4a\u{1E}bA", "4a\u{1E}b!!!!\u{1E}4b", "4a\u{1E}7"])
     func `an invalid packet of version 4 is passed on as it is, and harms no other`(body: String) {
         let decoded = EngineIOPayload.decode(Array(body.utf8), .separated)
-        #expect(decoded.packets == body.split(separator: "\u{1E}", omittingEmptySubsequences: false).map { .text(String($0)) })
-        #expect(decoded.error == nil)
+        expectEqual(decoded.packets, body.split(separator: "\u{1E}", omittingEmptySubsequences: false).map { .text(String($0)) })
+        expectNil(decoded.error)
     }
 
     @Test(arguments: [("2:4a2:9b", ["4a", "9b"]), ("2:4a1:b2:4b", ["4a", "b", "4b"]), ("3:b4!2:4b", ["b4!", "4b"]), ("0:0:", [])])
     func `an invalid packet of version 3 is passed on as it is, and harms no other`(body: String, packets: [String]) {
         let decoded = EngineIOPayload.decode(Array(body.utf8), .counted)
-        #expect(decoded.packets == packets.map { .text($0) } && decoded.error == nil)
+        expect(decoded.packets == packets.map { .text($0) } && decoded.error == nil)
     }
 
     @Test(arguments: [
@@ -160,7 +160,7 @@ import Testing
     func `after a wrong length, the rest of a body of version 3 can't be read`(body: String, count: Int) {
         for pieces in [1, 3, Int.max] {
             let decoded = EngineIOPayload.decode(Array(body.utf8), .counted, pieces: pieces)
-            #expect(decoded.packets.count == count && decoded.error != nil, "\(decoded)")
+            expect(decoded.packets.count == count && decoded.error != nil, "\(decoded)")
         }
     }
 
@@ -172,7 +172,7 @@ import Testing
         let bytes = Hex.decode(body.filter { $0 != " " }) ?? []
         for pieces in [1, 3, Int.max] {
             let decoded = EngineIOPayload.decode(bytes, .bytes, pieces: pieces)
-            #expect(decoded.packets.count == count && decoded.error != nil, "\(decoded)")
+            expect(decoded.packets.count == count && decoded.error != nil, "\(decoded)")
         }
     }
 
@@ -188,7 +188,7 @@ import Testing
         ] {
             for pieces in 1...body.count {
                 let decoded = EngineIOPayload.decode(body, .bytes, pieces: pieces)
-                #expect(decoded.packets == expected && decoded.error == nil, "\(decoded)")
+                expect(decoded.packets == expected && decoded.error == nil, "\(decoded)")
             }
         }
     }
@@ -204,25 +204,25 @@ import Testing
             fields[1] == "handshake"
             ? [handshake]
             : [#"4{"greeting":"hello","s":"quote \" and \u2028 \u2029 back\\slash é 😀"}"#, #"4{"r":"é😀\u2028"}"#]
-        #expect(decoded.error == nil && decoded.packets.map { text($0).replacing(#","flashsocket""#, with: "") } == packets)
+        expect(decoded.error == nil && decoded.packets.map { text($0).replacing(#","flashsocket""#, with: "") } == packets)
     }
 
     @Test func `empty packets of a body of bytes are ignored, and Base64 in one that is text is read`() {
         let bytes = Hex.decode("0000ff" + "0100ff" + "0006ff623441514944" + "0001ff39") ?? []
         for pieces in [1, 2, Int.max] {
             let decoded = EngineIOPayload.decode(bytes, .bytes, pieces: pieces)
-            #expect(decoded.packets == [WebSocketMessage.binary([4, 1, 2, 3]), .text("9")] && decoded.error == nil, "\(decoded)")
+            expect(decoded.packets == [WebSocketMessage.binary([4, 1, 2, 3]), .text("9")] && decoded.error == nil, "\(decoded)")
         }
     }
 
     @Test(arguments: EngineIOPayloadFormat.allCases)
     func `an empty body has no packets`(format: EngineIOPayloadFormat) {
         let decoded = EngineIOPayload.decode([], format)
-        #expect(decoded.packets.isEmpty && decoded.error == nil)
+        expect(decoded.packets.isEmpty && decoded.error == nil)
     }
 
     @Test func `invalid UTF-8 in a body is replaced`() {
         let decoded = EngineIOPayload.decode(Array("4a".utf8) + [0xFF, 0x1E] + Array("4b".utf8), .separated)
-        #expect(decoded.packets == [.text("4a\u{FFFD}"), .text("4b")])
+        expectEqual(decoded.packets, [.text("4a\u{FFFD}"), .text("4b")])
     }
 }

@@ -7,7 +7,7 @@ import Testing
     @Test func `reading a frame of SockJS costs as much as it has bytes`() async throws {
         try await expectLinearCost { count in
             let frame = WebSocketMessage.text("a[" + Array(repeating: #""\"x\"""#, count: count).joined(separator: ",") + "]")
-            return { #expect(PrimusFraming.sockJS(.client).lines(frame).count == count) }
+            return { expectEqual(PrimusFraming.sockJS(.client).lines(frame).count, count) }
         }
     }
 
@@ -15,7 +15,7 @@ import Testing
     func `reading a body of engine io costs as much as it has bytes`(format: EngineIOPayloadFormat) async throws {
         try await expectLinearCost { count in
             let body = EngineIOPayload.encode(Array(repeating: WebSocketMessage.text("4x"), count: count)[...], format).body
-            return { #expect(EngineIOPayload.decode(body, format).packets.count == count) }
+            return { expectEqual(EngineIOPayload.decode(body, format).packets.count, count) }
         }
     }
 
@@ -23,7 +23,7 @@ import Testing
         try await expectLinearCost { count in
             let packet = WebSocketMessage.text("4" + String(repeating: "é😀", count: count))
             let body = EngineIOPayload.encode([packet], .bytes).body
-            return { #expect(EngineIOPayload.decode(body, .bytes, pieces: 100).packets == [packet]) }
+            return { expectEqual(EngineIOPayload.decode(body, .bytes, pieces: 100).packets, [packet]) }
         }
     }
 
@@ -32,7 +32,7 @@ import Testing
         try await expectLinearCost { count in
             let object = PrimusValue.Object((0..<count).map { (key: "key\($0)", value: PrimusValue.int(Int64($0))) })
             let packet = try coding.message(.object(object))
-            return { () throws -> Void in #expect(try coding.value(of: packet).object?.count == count) }
+            return { () throws -> Void in try expectEqual(coding.value(of: packet).object?.count, count) }
         }
     }
 }

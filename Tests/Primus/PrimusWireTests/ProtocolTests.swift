@@ -16,8 +16,8 @@ import Testing
     func `messages of Primus are recognized in packets of every parser`(coding: PrimusCoding) throws {
         for (text, message) in Self.messages {
             let packet = try coding.message(.string(text))
-            #expect(packet.bytes.withUnsafeBytes { PrimusProtocolMessage($0, packet.kind, coding) } == message)
-            #expect(try message.message(coding) == packet)
+            expectEqual(packet.bytes.withUnsafeBytes { PrimusProtocolMessage($0, packet.kind, coding) }, message)
+            try expectEqual(message.message(coding), packet)
         }
     }
 
@@ -26,24 +26,24 @@ import Testing
         let values: [PrimusValue] = ["primus:", "Primus::id::", "", "x", 1, ["primus::id::"], ["primus::id::": 1], " primus::id::"]
         for value in values {
             let packet = try coding.message(value)
-            #expect(packet.bytes.withUnsafeBytes { PrimusProtocolMessage($0, packet.kind, coding) } == nil)
+            expectNil(packet.bytes.withUnsafeBytes { PrimusProtocolMessage($0, packet.kind, coding) })
         }
-        #expect([UInt8]().withUnsafeBytes { PrimusProtocolMessage($0, .text, coding) } == nil)
-        #expect([UInt8]().withUnsafeBytes { PrimusProtocolMessage($0, .binary, coding) } == nil)
+        expectNil([UInt8]().withUnsafeBytes { PrimusProtocolMessage($0, .text, coding) })
+        expectNil([UInt8]().withUnsafeBytes { PrimusProtocolMessage($0, .binary, coding) })
     }
 
     @Test func `a message of Primus may have white space around it in JSON, and escapes in it`() {
         func read(_ text: String) -> PrimusProtocolMessage? {
             Array(text.utf8).withUnsafeBytes { PrimusProtocolMessage($0, .text, .json) }
         }
-        #expect(read(" \t\n\"primus::id::a\\u0062\" ") == .id("ab"))
+        expectEqual(read(" \t\n\"primus::id::a\\u0062\" "), .id("ab"))
         // Invalid text is reported where packets are decoded.
-        #expect(read("\"primus::id::a") == nil)
-        #expect(read("\"primus::id::\" x") == nil)
+        expectNil(read("\"primus::id::a"))
+        expectNil(read("\"primus::id::\" x"))
     }
 
     @Test func `a binary message in JSON is never one of Primus`() {
-        #expect(Array("\"primus::id::\"".utf8).withUnsafeBytes { PrimusProtocolMessage($0, .binary, .json) } == nil)
+        expectNil(Array("\"primus::id::\"".utf8).withUnsafeBytes { PrimusProtocolMessage($0, .binary, .json) })
     }
 
     @Test func `a long ID is recognized in each form of a string`() throws {
@@ -51,7 +51,7 @@ import Testing
             let id = String(repeating: "i", count: count)
             for coding in ParserTests.codings {
                 let packet = try PrimusProtocolMessage.id(id).message(coding)
-                #expect(packet.bytes.withUnsafeBytes { PrimusProtocolMessage($0, packet.kind, coding) } == .id(id))
+                expectEqual(packet.bytes.withUnsafeBytes { PrimusProtocolMessage($0, packet.kind, coding) }, .id(id))
             }
         }
     }
@@ -71,14 +71,14 @@ import Testing
     ])
     func `the heartbeat follows the members of the specification, or the version`(members: String, heartbeat: PrimusSpec.Heartbeat) throws {
         let spec = try self.spec(#"{\#(members),"pathname":"/primus","parser":"json","transformer":"websockets"}"#)
-        #expect(spec.heartbeat == heartbeat)
+        expectEqual(spec.heartbeat, heartbeat)
     }
 
     @Test func `the silence that a client allows is one and a half intervals`() {
-        #expect(PrimusSpec(version: "8", heartbeat: .serverPings(interval: 30_000)).silenceLimit == 45_000)
-        #expect(PrimusSpec(version: "8", heartbeat: .serverPings(interval: 60_000)).silenceLimit == 90_000)
-        #expect(PrimusSpec(version: "8", heartbeat: .serverPings(interval: nil)).silenceLimit == nil)
-        #expect(PrimusSpec(version: "6", heartbeat: .clientPings(timeout: 35_000)).silenceLimit == nil)
+        expectEqual(PrimusSpec(version: "8", heartbeat: .serverPings(interval: 30_000)).silenceLimit, 45_000)
+        expectEqual(PrimusSpec(version: "8", heartbeat: .serverPings(interval: 60_000)).silenceLimit, 90_000)
+        expectNil(PrimusSpec(version: "8", heartbeat: .serverPings(interval: nil)).silenceLimit)
+        expectNil(PrimusSpec(version: "6", heartbeat: .clientPings(timeout: 35_000)).silenceLimit)
     }
 
     @Test(arguments: [
@@ -91,12 +91,12 @@ import Testing
     ])
     func `an invalid specification is an error that says what is wrong`(text: String, problem: String) {
         let error = #expect(throws: PrimusSpecError.self) { try self.spec(text) }
-        #expect(error?.description.contains(problem) == true, "\(error?.description ?? "")")
+        expectEqual(error?.description.contains(problem), true, "\(error?.description ?? "")")
     }
 
     @Test func `parsers and transformers that Primus doesn't contain keep their names`() throws {
         let spec = try self.spec(#"{"version":"8.0.9","parser":"custom","transformer":"mine","x":[1]}"#)
-        #expect(spec.parser == .custom("custom") && spec.transformer == .custom("mine") && spec.pathname == "/primus")
+        expect(spec.parser == .custom("custom") && spec.transformer == .custom("mine") && spec.pathname == "/primus")
     }
 
     @Test func `a specification is written as by the original`() throws {
@@ -117,41 +117,41 @@ import Testing
     ])
     func `an address has a path, and keeps the query as it is`(url: String, origin: String, target: String) throws {
         let plain = PrimusAddress(try Endpoint(url)).plain
-        #expect(plain.target == target)
-        #expect("\(plain.scheme)://\(plain.host.contains(":") ? "[\(plain.host)]" : plain.host):\(plain.port)" == origin)
+        expectEqual(plain.target, target)
+        expectEqual("\(plain.scheme)://\(plain.host.contains(":") ? "[\(plain.host)]" : plain.host):\(plain.port)", origin)
     }
 
     @Test func `each request has its path`() throws {
         let address = PrimusAddress(try Endpoint("wss://h/primus?token=1"))
-        #expect(address.spec.scheme == "https" && address.spec.target == "/primus/spec?token=1")
-        #expect(address.sockJSInfo.target == "/primus/info?token=1" && address.sockJSRaw.target == "/primus/websocket?token=1")
-        #expect(address.sockJSRaw.scheme == "wss" && address.sockJSInfo.scheme == "https")
+        expect(address.spec.scheme == "https" && address.spec.target == "/primus/spec?token=1")
+        expect(address.sockJSInfo.target == "/primus/info?token=1" && address.sockJSRaw.target == "/primus/websocket?token=1")
+        expect(address.sockJSRaw.scheme == "wss" && address.sockJSInfo.scheme == "https")
         let framed = address.sockJSSession(.websocket, server: 7, session: "abc")
-        #expect(framed.target == "/primus/007/abc/websocket?token=1" && framed.scheme == "wss")
+        expect(framed.target == "/primus/007/abc/websocket?token=1" && framed.scheme == "wss")
         let polling = address.sockJSSession(.xhrStreaming, server: 999, session: "abc")
-        #expect(polling.target == "/primus/999/abc/xhr_streaming?token=1" && polling.scheme == "https")
+        expect(polling.target == "/primus/999/abc/xhr_streaming?token=1" && polling.scheme == "https")
     }
 
     @Test func `engine io has a slash after the path, and its own query after the application's`() throws {
         let address = PrimusAddress(try Endpoint("http://h?token=1"))
-        #expect(address.engineIO(.v4, .websocket).target == "/primus/?token=1&EIO=4&transport=websocket")
-        #expect(address.engineIO(.v3, .polling, sid: "a b").target == "/primus/?token=1&EIO=3&transport=polling&sid=a%20b")
-        #expect(address.engineIO(.v4, .websocket).scheme == "ws" && address.engineIO(.v4, .polling).scheme == "http")
-        #expect(PrimusAddress(try Endpoint("http://h")).engineIO(.v4, .polling).target == "/primus/?EIO=4&transport=polling")
+        expectEqual(address.engineIO(.v4, .websocket).target, "/primus/?token=1&EIO=4&transport=websocket")
+        expectEqual(address.engineIO(.v3, .polling, sid: "a b").target, "/primus/?token=1&EIO=3&transport=polling&sid=a%20b")
+        expect(address.engineIO(.v4, .websocket).scheme == "ws" && address.engineIO(.v4, .polling).scheme == "http")
+        expectEqual(PrimusAddress(try Endpoint("http://h")).engineIO(.v4, .polling).target, "/primus/?EIO=4&transport=polling")
     }
 
     @Test func `IDs of sessions of SockJS are letters and digits, and differ`() {
         var random = SystemRandomNumberGenerator()
         let ids = Set((0..<100).map { _ in PrimusAddress.sockJSSessionID(using: &random) })
-        #expect(ids.count == 100)
-        #expect(ids.allSatisfy { $0.count == 8 && $0.allSatisfy { ("a"..."z").contains($0) || ("0"..."5").contains($0) } })
+        expectEqual(ids.count, 100)
+        expect(ids.allSatisfy { $0.count == 8 && $0.allSatisfy { ("a"..."z").contains($0) || ("0"..."5").contains($0) } })
     }
 
     @Test(arguments: [(0, "0"), (63, "_"), (64, "10"), (1_439_816_226_601, "KxzHEsf"), (1_700_000_000_000, "OlEgQO0")])
     func `a key against caches is the time in sixty-four digits`(milliseconds: Int64, key: String) {
         let digits = Array("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz-_")
         let text = PrimusAddress.cacheKey(milliseconds: milliseconds)
-        #expect(text.reduce(Int64(0)) { $0 * 64 + Int64(digits.firstIndex(of: $1) ?? 0) } == milliseconds)
-        if milliseconds <= 64 { #expect(text == key) }
+        expectEqual(text.reduce(Int64(0)) { $0 * 64 + Int64(digits.firstIndex(of: $1) ?? 0) }, milliseconds)
+        if milliseconds <= 64 { expectEqual(text, key) }
     }
 }

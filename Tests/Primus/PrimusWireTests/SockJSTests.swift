@@ -16,7 +16,7 @@ import Testing
         (#"a["\ud800"]"#, ["packet \u{FFFD}"]),
     ])
     func `a client reads each frame`(frame: String, lines: [String]) {
-        #expect(Self.client.lines(frame) == lines)
+        expectEqual(Self.client.lines(frame), lines)
     }
 
     /// Escape sequences, at each place in a text and in texts of each length up to a few words.
@@ -26,7 +26,7 @@ import Testing
             for position in 0...length {
                 let text = String(repeating: "x", count: position) + sequence + String(repeating: "y", count: length - position)
                 let lines = Self.client.lines(#"a["\#(text)"]"#)
-                #expect(lines == Self.client.lines(#"a [ "\#(text)" ]"#) && lines.count == 1 && lines[0].hasPrefix("packet"))
+                expect(lines == Self.client.lines(#"a [ "\#(text)" ]"#) && lines.count == 1 && lines[0].hasPrefix("packet"))
             }
         }
     }
@@ -36,7 +36,7 @@ import Testing
         for length in 0..<20 {
             let text = String(repeating: "x", count: length) + sequence
             let lines = Self.client.lines(#"a["\#(text)"]"#)
-            #expect(lines.count == 1 && lines[0].hasPrefix("invalid A message of SockJS isn't valid"), "\(lines)")
+            expect(lines.count == 1 && lines[0].hasPrefix("invalid A message of SockJS isn't valid"), "\(lines)")
         }
     }
 
@@ -47,11 +47,11 @@ import Testing
     ])
     func `an invalid frame is reported, and none of its messages arrives`(frame: String) {
         let lines = Self.client.lines(frame)
-        #expect(lines.count == 1 && lines[0].hasPrefix("invalid A message of SockJS isn't valid"), "\(lines)")
+        expect(lines.count == 1 && lines[0].hasPrefix("invalid A message of SockJS isn't valid"), "\(lines)")
     }
 
     @Test func `a binary frame is invalid`() {
-        #expect(Self.client.lines(.binary([0x6F])) == ["invalid A message of SockJS isn't valid: a frame is binary."])
+        expectEqual(Self.client.lines(.binary([0x6F])), ["invalid A message of SockJS isn't valid: a frame is binary."])
     }
 
     @Test(arguments: [
@@ -61,18 +61,18 @@ import Testing
         (#""a"#, ["fatal 3000 Broken framing."]), (#""a" "#, ["packet a"]),
     ])
     func `a server reads arrays and strings, with values as JSON, and other messages end the connection`(message: String, lines: [String]) {
-        #expect(Self.server.lines(message) == lines)
+        expectEqual(Self.server.lines(message), lines)
     }
 
     @Test func `packets travel in one array`() {
         let packets = [WebSocketMessage.text(#""a""#), .text("ä\n😀"), .text("")]
         let toServer = Self.client.messages(packets)
-        #expect(toServer.map(text) == [#"["\"a\"","ä\n😀",""]"#])
-        #expect(toServer.flatMap { Self.server.lines($0) } == [#"packet "a""#, "packet ä\n😀", "packet "])
+        expectEqual(toServer.map(text), [#"["\"a\"","ä\n😀",""]"#])
+        expectEqual(toServer.flatMap { Self.server.lines($0) }, [#"packet "a""#, "packet ä\n😀", "packet "])
         let toClient = Self.server.messages(packets)
-        #expect(toClient.map(text) == [#"a["\"a\"","ä\n\ud83d\ude00",""]"#])
-        #expect(toClient.flatMap { Self.client.lines($0) } == [#"packet "a""#, "packet ä\n😀", "packet "])
-        #expect(Self.client.messages([]).isEmpty)
+        expectEqual(toClient.map(text), [#"a["\"a\"","ä\n\ud83d\ude00",""]"#])
+        expectEqual(toClient.flatMap { Self.client.lines($0) }, [#"packet "a""#, "packet ä\n😀", "packet "])
+        expect(Self.client.messages([]).isEmpty)
     }
 
     @Test func `a server escapes what browsers would change, and a client doesn't`() {
@@ -88,7 +88,7 @@ import Testing
             let isMessage = Self.client.messages([.text(character)]).map(\.bytes) == [Array("[\"\(character)\"]".utf8)]
             if !isFrame || !isMessage { wrong.append(value) }
         }
-        #expect(wrong == [])
+        expectEqual(wrong, [])
     }
 
     /// Frames are searched for these characters in words of eight bytes.
@@ -98,36 +98,36 @@ import Testing
             for position in 0...length {
                 let text = String(repeating: "x", count: position) + characters + String(repeating: "é", count: length - position)
                 let frames = Self.server.messages([.text(text), .text(characters)])
-                #expect(frames.flatMap { Self.client.lines($0) } == ["packet \(text)", "packet \(characters)"])
+                expectEqual(frames.flatMap { Self.client.lines($0) }, ["packet \(text)", "packet \(characters)"])
             }
         }
     }
 
     @Test func `a session begins and ends with a frame of the server`() {
-        #expect(
+        expect(
             Self.server.opening(EngineIOHandshake(sid: "")).map(text) == "o"
                 && Self.server.closing.map(text) == #"c[1000,"Normal closure"]"#)
-        #expect(Self.client.opening(EngineIOHandshake(sid: "")) == nil && Self.client.closing == nil && PrimusFraming.plain.closing == nil)
-        #expect(Self.client.hasHandshake && !Self.server.hasHandshake && !PrimusFraming.plain.hasHandshake)
-        #expect(Self.client.ping() == nil && Self.client.pong("") == nil && PrimusFraming.plain.ping() == nil)
+        expect(Self.client.opening(EngineIOHandshake(sid: "")) == nil && Self.client.closing == nil && PrimusFraming.plain.closing == nil)
+        expect(Self.client.hasHandshake && !Self.server.hasHandshake && !PrimusFraming.plain.hasHandshake)
+        expect(Self.client.ping() == nil && Self.client.pong("") == nil && PrimusFraming.plain.ping() == nil)
     }
 
     @Test func `frames are the same after encoding and parsing`() throws {
         for frame in [SockJSFrame.open, .heartbeat, .messages(["a", "\"\\\u{1}"]), .messages([]), .close(code: 2010, reason: "\"x\"")] {
-            #expect(try frame.bytes.withUnsafeBufferPointer { try SockJSFrame(parsing: UnsafeRawBufferPointer($0)) } == frame)
+            try expectEqual(frame.bytes.withUnsafeBufferPointer { try SockJSFrame(parsing: UnsafeRawBufferPointer($0)) }, frame)
         }
     }
 
     @Test(arguments: SockJSCloseCode.allCases)
     func `codes have the texts of the original`(code: SockJSCloseCode) {
-        #expect(Self.client.lines(String(decoding: code.frame.bytes, as: UTF8.self)) == ["closed \(code.rawValue) \(code.reason)"])
+        expectEqual(Self.client.lines(String(decoding: code.frame.bytes, as: UTF8.self)), ["closed \(code.rawValue) \(code.reason)"])
     }
 
     @Test func `information about a server has the defaults of the original`() throws {
         let text = #"{"websocket":false,"origins":["*:*"],"cookie_needed":true,"entropy":5,"base_url":"/x"}"#
         let info = try SockJSInfo(parsing: Array(text.utf8))
-        #expect(info == SockJSInfo(webSocket: false, cookieNeeded: true, baseURL: "/x", entropy: 5) && info.json.description == text)
-        #expect(try SockJSInfo(parsing: Array("{}".utf8)) == SockJSInfo())
+        expect(info == SockJSInfo(webSocket: false, cookieNeeded: true, baseURL: "/x", entropy: 5) && info.json.description == text)
+        try expectEqual(SockJSInfo(parsing: Array("{}".utf8)), SockJSInfo())
         for invalid in ["", "[]", "<html>", "5"] {
             #expect(throws: SockJSError.self) { try SockJSInfo(parsing: Array(invalid.utf8)) }
         }
@@ -160,24 +160,24 @@ import Testing
         let response = "o\nh\na[\"€😀\"]\nc[3000,\"Go away!\"]\n"
         for pieces in 1...response.utf8.count {
             let read = Self.read([response], pieces: pieces)
-            #expect(read.frames == ["o", "h", "a[\"€😀\"]", "c[3000,\"Go away!\"]"] && read.error == nil)
+            expect(read.frames == ["o", "h", "a[\"€😀\"]", "c[3000,\"Go away!\"]"] && read.error == nil)
         }
     }
 
     @Test(arguments: [1, 1000, Int.max])
     func `the letters at the beginning of a stream aren't a frame`(pieces: Int) {
         let prelude = String(repeating: "h", count: 2048) + "\n"
-        #expect(Self.read([prelude + "o\nh\n"], limit: 2048, pieces: pieces).frames == ["o", "h"])
+        expectEqual(Self.read([prelude + "o\nh\n"], limit: 2048, pieces: pieces).frames, ["o", "h"])
     }
 
     @Test func `a frame that is cut off by the end of a response isn't part of the next one`() {
-        #expect(Self.read(["o\na[\"x", "a[\"y\"]\n"]).frames == ["o", "a[\"y\"]"])
+        expectEqual(Self.read(["o\na[\"x", "a[\"y\"]\n"]).frames, ["o", "a[\"y\"]"])
     }
 
     @Test(arguments: [1, 7, Int.max])
     func `a frame has a maximum size, and those before it are kept`(pieces: Int) {
-        #expect(Self.read(["o\n12345\n"], limit: 5, pieces: pieces).error == nil)
+        expectNil(Self.read(["o\n12345\n"], limit: 5, pieces: pieces).error)
         let read = Self.read(["o\n123456\n"], limit: 5, pieces: pieces)
-        #expect(read.frames == ["o"] && read.error?.problem == "a frame has more than 5 bytes")
+        expect(read.frames == ["o"] && read.error?.problem == "a frame has more than 5 bytes")
     }
 }

@@ -17,33 +17,33 @@ import Testing
         var queue = NumberedAuthorizationQueue()
         let works = self.start(1...3, &queue)
         let batches = queue.takeBatches()
-        #expect(batches.count == 1 && batches[0].members.map(\.work) == works && !works.contains(batches[0].id))
-        #expect(batches[0].members.map(\.channel) == (1...3).map(Self.channel))
-        #expect(queue.takeBatches().isEmpty && queue.runningCount == 3)
+        expect(batches.count == 1 && batches[0].members.map(\.work) == works && !works.contains(batches[0].id))
+        expectEqual(batches[0].members.map(\.channel), (1...3).map(Self.channel))
+        expect(queue.takeBatches().isEmpty && queue.runningCount == 3)
     }
 
     @Test func `a batch has at most a hundred channels and ten requests run at the same time`() {
         var queue = NumberedAuthorizationQueue()
         let works = self.start(1...1_050, &queue)
         let sizes = queue.takeBatches().map(\.members.count)
-        #expect(sizes == Array(repeating: 100, count: 10))
-        #expect(works.count == 1_000 && queue.waitingCount == 50)
+        expectEqual(sizes, Array(repeating: 100, count: 10))
+        expect(works.count == 1_000 && queue.waitingCount == 50)
         // A request ends with the last of its channels.
         for work in works.prefix(99) { _ = queue.finish(work) }
         let tooEarly = queue.dequeue()
         _ = queue.finish(works[99])
-        #expect(tooEarly == nil)
+        expectNil(tooEarly)
         while let next = queue.dequeue() { _ = queue.start(next, isBatched: true) }
-        #expect(queue.takeBatches().map(\.members.count) == [50] && queue.waitingCount == 0)
+        expect(queue.takeBatches().map(\.members.count) == [50] && queue.waitingCount == 0)
     }
 
     @Test func `single authorizations and batches share the limit`() {
         var queue = NumberedAuthorizationQueue()
         for number in 1...9 { _ = queue.start(Self.channel(number)) }
         _ = self.start(11...12, &queue)
-        #expect(queue.start(Self.channel(13)) == nil)
-        #expect(queue.takeBatches().map(\.members.count) == [2])
-        #expect(queue.start(Self.channel(14), isBatched: true) == nil)
+        expectNil(queue.start(Self.channel(13)))
+        expectEqual(queue.takeBatches().map(\.members.count), [2])
+        expectNil(queue.start(Self.channel(14), isBatched: true))
     }
 
     @Test func `a batch is cancelled with its last channel`() {
@@ -52,18 +52,18 @@ import Testing
         let batch = queue.takeBatches()[0].id
         _ = queue.finish(works[1])
         let cancelled = [works[0], works[0], works[2]].map { queue.cancel($0) }
-        #expect(cancelled == [nil, nil, batch] && queue.runningCount == 0 && queue.work.isEmpty)
+        expect(cancelled == [nil, nil, batch] && queue.runningCount == 0 && queue.work.isEmpty)
     }
 
     @Test func `a channel that is cancelled within the step is not part of the batch`() {
         var queue = NumberedAuthorizationQueue()
         let works = self.start(1...2, &queue)
         let first = queue.cancel(works[0])
-        #expect(first == nil)
-        #expect(queue.takeBatches().map { $0.members.map(\.work) } == [[works[1]]])
+        expectNil(first)
+        expectEqual(queue.takeBatches().map { $0.members.map(\.work) }, [[works[1]]])
         let single = self.start(3...3, &queue)
         let last = queue.cancel(single[0])
-        #expect(last == nil && queue.takeBatches().isEmpty)
+        expect(last == nil && queue.takeBatches().isEmpty)
     }
 
     // MARK: The session
@@ -87,35 +87,36 @@ import Testing
 
     @Test func `a session that connects authorizes its channels with one request`() throws {
         var harness = try self.harness("one", "private-a", "private-b")
-        #expect(harness.establish() == ["state connected", "#1 pusher:subscribe one", "authorize 2 with 1 private-a, 3 private-b"])
+        expectEqual(harness.establish(), ["state connected", "#1 pusher:subscribe one", "authorize 2 with 1 private-a, 3 private-b"])
         let failure = PusherError.authorizationFailed("private-b", "", "no.", status: 403)
-        #expect(
-            self.finish(2, [(1, .success(PusherChannelAuthorization(auth: "key:1"))), (3, .failure(failure))], &harness) == [
+        expectEqual(
+            self.finish(2, [(1, .success(PusherChannelAuthorization(auth: "key:1"))), (3, .failure(failure))], &harness),
+            [
                 "private-b failed authorizationFailed", "error authorizationFailed", "#1 pusher:subscribe private-a key:1",
             ])
-        #expect(harness.subscribe("private-c") == ["authorize 5 with 4 private-c"])
+        expectEqual(harness.subscribe("private-c"), ["authorize 5 with 4 private-c"])
     }
 
     @Test func `a batch whose channels are no longer wanted is cancelled`() throws {
         var harness = try self.harness("private-a", "private-b")
         harness.establish()
-        #expect(harness.unsubscribe("private-a") == ["private-a unsubscribed"])
-        #expect(harness.unsubscribe("private-b").contains("cancel 2"))
-        #expect(self.finish(2, [(1, .success(PusherChannelAuthorization(auth: "key:1")))], &harness) == [])
+        expectEqual(harness.unsubscribe("private-a"), ["private-a unsubscribed"])
+        expect(harness.unsubscribe("private-b").contains("cancel 2"))
+        expectEqual(self.finish(2, [(1, .success(PusherChannelAuthorization(auth: "key:1")))], &harness), [])
     }
 
     @Test func `a lost connection cancels the batch once and the next connection requests another`() throws {
         var harness = try self.harness("private-a", "private-b")
         harness.establish()
-        #expect(harness.close(.peer(CloseCode(rawValue: 4200), "")).filter { $0.hasPrefix("cancel") } == ["cancel 2"])
-        #expect(harness.establish().last == "authorize 5 with 4 private-a, 6 private-b")
+        expectEqual(harness.close(.peer(CloseCode(rawValue: 4200), "")).filter { $0.hasPrefix("cancel") }, ["cancel 2"])
+        expectEqual(harness.establish().last, "authorize 5 with 4 private-a, 6 private-b")
     }
 
     @Test func `failed subscriptions that are retried at the same time share a request`() throws {
         var harness = try self.harness("private-a", "private-b")
         harness.establish()
         let lines = harness.advance(by: .seconds(30))
-        #expect(lines.filter { $0 == "error timedOut" }.count == 2 && lines.contains("cancel 2"))
+        expect(lines.filter { $0 == "error timedOut" }.count == 2 && lines.contains("cancel 2"))
     }
 
     // MARK: An authorization passed with the subscription
@@ -125,22 +126,22 @@ import Testing
         var harness = SessionHarness()
         harness.step { _ = $0.subscribe("private-a", authorization: authorization, now: $1, &$2) }
         harness.start()
-        #expect(harness.establish() == ["state connected", "#1 pusher:subscribe private-a key:given"])
+        expectEqual(harness.establish(), ["state connected", "#1 pusher:subscribe private-a key:given"])
         harness.close(.peer(CloseCode(rawValue: 4200), ""))
-        #expect(harness.establish() == ["state connected", "authorize 2 private-a 1.2"])
+        expectEqual(harness.establish(), ["state connected", "authorize 2 private-a 1.2"])
     }
 
     @Test func `an authorization that is passed need not wait for its turn and is dropped with its channel`() {
         let authorization = PusherChannelAuthorization(auth: "key:given")
         var harness = SessionHarness.connected()
         for number in 1...11 { harness.subscribe("private-\(number)") }
-        #expect(
-            harness.step { _ = $0.subscribe("private-11", authorization: authorization, now: $1, &$2) }
-                == ["#1 pusher:subscribe private-11 key:given"])
-        #expect(harness.session.channels.waitingAuthorizationCount == 0)
+        expectEqual(
+            harness.step { _ = $0.subscribe("private-11", authorization: authorization, now: $1, &$2) },
+            ["#1 pusher:subscribe private-11 key:given"])
+        expectEqual(harness.session.channels.waitingAuthorizationCount, 0)
         harness.stop()
         harness.step { _ = $0.subscribe("private-x", authorization: authorization, now: $1, &$2) }
         harness.unsubscribe("private-x")
-        #expect(harness.session.channels.givenAuthorizationCount == 0)
+        expectEqual(harness.session.channels.givenAuthorizationCount, 0)
     }
 }

@@ -64,7 +64,7 @@ import Testing
         pusher.server.drop(try #require(client.socketID))
         pusher.clock.advance(by: .seconds(1))
         try await orders.subscribed()
-        #expect(devices.all == ["1", "2"].map { ["channel_name": "private-orders", "device": $0, "app": "1"] })
+        expectEqual(devices.all, ["1", "2"].map { ["channel_name": "private-orders", "device": $0, "app": "1"] })
     }
 
     @Test func `an error of the closure for parameters fails the subscription and is retried`() async throws {
@@ -75,8 +75,8 @@ import Testing
         }
         client.connect()
         let error = try await client.subscriptionError("private-orders")
-        #expect(error.cause is UnknownError && error.isTransient)
-        #expect(error.message.contains("the closure for the parameters threw an error of type UnknownError."))
+        expect(error.cause is UnknownError && error.isTransient)
+        expect(error.message.contains("the closure for the parameters threw an error of type UnknownError."))
     }
 
     // MARK: Custom requests
@@ -96,7 +96,7 @@ import Testing
         }
         client.connect()
         try await client.subscribe("private-orders").subscribed()
-        #expect(bodies.all == ["private-orders \(try #require(client.socketID))"])
+        expectEqual(bodies.all, ["private-orders \(try #require(client.socketID))"])
     }
 
     @Test(arguments: [(403, false), (500, true), (200, false)])
@@ -106,8 +106,8 @@ import Testing
         let client = pusher.client { $0.authorizer = .request { _ in HTTPRequest("POST", endpoint) } }
         client.connect()
         let error = try await self.failure(try client.subscribe("private-orders"))
-        #expect(error.code == .authorizationFailed && error.status == status && error.isTransient == isTransient)
-        #expect(error.message.hasPrefix("Authorization of private-orders at http://app"))
+        expect(error.code == .authorizationFailed && error.status == status && error.isTransient == isTransient)
+        expect(error.message.hasPrefix("Authorization of private-orders at http://app"))
     }
 
     @Test func `an error of the closure for the request is the cause`() async throws {
@@ -115,7 +115,7 @@ import Testing
         let client = pusher.client { $0.authorizer = .request { _ in throw UnknownError() } }
         client.connect()
         let error = try await client.subscriptionError("private-orders")
-        #expect(error.cause is UnknownError && error.isTransient)
+        expect(error.cause is UnknownError && error.isTransient)
     }
 
     // MARK: Completion handlers
@@ -133,7 +133,7 @@ import Testing
         client.connect()
         let (errors, orders) = (client.errors, try client.subscribe("private-orders"))
         try await orders.subscribed()
-        #expect(await errors.pending().isEmpty && orders.state == .subscribed)
+        await expect(errors.pending().isEmpty && orders.state == .subscribed)
     }
 
     @Test func `a completion handler may be called later and on another thread`() async throws {
@@ -145,11 +145,11 @@ import Testing
         let orders = try client.subscribe("private-orders")
         var iterator = calls.stream.makeAsyncIterator()
         let (request, complete) = try #require(await iterator.next())
-        #expect(orders.state == .pending)
+        expectEqual(orders.state, .pending)
         await Task.detached { complete(.success(signed(request))) }.value
-        #expect(orders.state == .subscribed)
+        expectEqual(orders.state, .subscribed)
         complete(.failure(UnknownError()))
-        #expect(orders.state == .subscribed)
+        expectEqual(orders.state, .subscribed)
     }
 
     @Test func `an answer after the client was released or the channel was unsubscribed has no effect`() async throws {
@@ -163,7 +163,7 @@ import Testing
         let first = try #require(await iterator.next())
         client?.unsubscribe("private-one")
         first.1(.success(signed(first.0)))
-        #expect(client?.channelNames == [])
+        expectEqual(client?.channelNames, [])
         try client?.subscribe("private-two")
         let second = try #require(await iterator.next())
         client = nil
@@ -178,8 +178,8 @@ import Testing
         let orders = try client.subscribe("private-orders")
         try await eventually("the closure is called") { called.all.count == 1 }
         pusher.clock.advance(by: .seconds(30))
-        guard case .failed(let error) = orders.state else { return #expect(Bool(false), "it is \(orders.state)") }
-        #expect(error.code == .timedOut)
+        guard case .failed(let error) = orders.state else { return expect(Bool(false), "it is \(orders.state)") }
+        expectEqual(error.code, .timedOut)
     }
 
     // MARK: Refusals
@@ -229,12 +229,12 @@ import Testing
         client.connect()
         let orders = try client.subscribe("private-orders")
         let error = try await self.failure(orders)
-        #expect(error.code == .authorizationFailed && error.cause as? PusherAuthorizationRefusal == refusal && !error.isTransient)
-        #expect(error.message.hasSuffix("refused it: Only members may join."))
+        expect(error.code == .authorizationFailed && error.cause as? PusherAuthorizationRefusal == refusal && !error.isTransient)
+        expect(error.message.hasSuffix("refused it: Only members may join."))
         pusher.clock.advance(by: .seconds(600))
-        #expect(orders.state == .failed(error) && counter.withLock { $0 } == 1)
+        expect(orders.state == .failed(error) && counter.withLock { $0 } == 1)
         guard case .failed(let stored) = orders.state else { return }
-        #expect(stored.cause is PusherAuthorizationRefusal)
+        expect(stored.cause is PusherAuthorizationRefusal)
     }
 
     @Test func `a refusal ends a sign-in`() async throws {
@@ -245,7 +245,7 @@ import Testing
         client.connect()
         client.user.signIn()
         let error = try await #require(throws: PusherError.self) { try await client.user.signedIn() }
-        #expect(error.message.hasSuffix("refused it: No.") && !error.isTransient)
+        expect(error.message.hasSuffix("refused it: No.") && !error.isTransient)
     }
 
     // MARK: An authorization passed with the subscription
@@ -263,11 +263,11 @@ import Testing
         let socketID = try await client.connected()
         let authorization = signed(PusherAuthorizationRequest(channel: "private-orders", socketID: socketID))
         let orders = try client.subscribe("private-orders", authorization: authorization)
-        #expect(orders.state == .subscribed && requests.all.isEmpty)
+        expect(orders.state == .subscribed && requests.all.isEmpty)
         pusher.server.drop(socketID)
         pusher.clock.advance(by: .seconds(1))
         try await orders.subscribed()
-        #expect(requests.all == ["private-orders"])
+        expectEqual(requests.all, ["private-orders"])
     }
 
     @Test func `an authorization that is passed needs no authorizer`() async throws {
@@ -277,10 +277,10 @@ import Testing
         let socketID = try await client.connected()
         let authorization = pusher.signed(PusherAuthorizationRequest(channel: "private-orders", socketID: socketID))
         let orders = try client.subscribe("private-orders", authorization: authorization)
-        #expect(orders.state == .subscribed)
+        expectEqual(orders.state, .subscribed)
         pusher.server.drop(socketID)
         pusher.clock.advance(by: .seconds(1))
-        #expect(try await self.failure(orders).code == .authorizationMissing)
+        try await expectEqual(self.failure(orders).code, .authorizationMissing)
     }
 
     @Test func `a wrong authorization fails the subscription and another call uses the authorizer`() async throws {
@@ -288,9 +288,9 @@ import Testing
         let client = pusher.client()
         client.connect()
         let orders = try client.subscribe("private-orders", authorization: PusherChannelAuthorization(auth: "key:00"))
-        #expect(try await self.failure(orders).code == .subscriptionRejected)
+        try await expectEqual(self.failure(orders).code, .subscriptionRejected)
         try client.subscribe("private-orders")
-        #expect(orders.state == .subscribed)
+        expectEqual(orders.state, .subscribed)
     }
 
     @Test func `an authorization that is passed has no effect on public and subscribed channels`() async throws {
@@ -298,7 +298,7 @@ import Testing
         let client = pusher.client()
         client.connect()
         let wrong = PusherChannelAuthorization(auth: "key:00")
-        #expect(try client.subscribe("prices", authorization: wrong).state == .subscribed)
+        try expectEqual(client.subscribe("prices", authorization: wrong).state, .subscribed)
         let orders = try client.subscribe("private-orders")
         try client.subscribe("private-orders", authorization: wrong)
         pusher.server.drop(try #require(client.socketID))
@@ -339,8 +339,8 @@ import Testing
         let channels = try authorizers.keys.map { name in try client.subscribe(name) }
         client.connect()
         for channel in channels { try await channel.subscribed() }
-        #expect(Set(asked.all) == ["one private-endpoint", "several private-batch", "own private-request"])
-        #expect(client.channel("presence-secret")?.members.map(\.id) == ["anna"])
+        expectEqual(Set(asked.all), ["one private-endpoint", "several private-batch", "own private-request"])
+        expectEqual(client.channel("presence-secret")?.members.map(\.id), ["anna"])
     }
 
     @Test func `a subscription fails if no authorizer is chosen, and one that fails is that of the chosen authorizer`() async throws {
@@ -350,10 +350,10 @@ import Testing
         }
         client.connect()
         let none = try await self.failure(try client.subscribe("private-none"))
-        #expect(none.code == .authorizationMissing && none.channel == "private-none" && !none.isTransient)
-        #expect(none.message.contains("byChannel(_:)"))
+        expect(none.code == .authorizationMissing && none.channel == "private-none" && !none.isTransient)
+        expect(none.message.contains("byChannel(_:)"))
         let failing = try await client.subscriptionError("private-failing")
-        #expect(failing.code == .authorizationFailed && failing.cause is UnknownError && failing.isTransient)
+        expect(failing.code == .authorizationFailed && failing.cause is UnknownError && failing.isTransient)
     }
 
     @Test func `the closure that chooses may call the client, and one that chooses itself only fails its channel`() async throws {
@@ -377,7 +377,7 @@ import Testing
             Issue.record("The subscription is \(endless.state).")
             return
         }
-        #expect(error.code == .timedOut)
+        expectEqual(error.code, .timedOut)
         client.unsubscribe("private-endless")
         box.withLock { $0 = nil }
     }
@@ -403,8 +403,9 @@ import Testing
         client.connect()
         for channel in channels { try await channel.subscribed() }
         let socketID = try #require(client.socketID)
-        #expect(
-            forms.all == [
+        expectEqual(
+            forms.all,
+            [
                 [
                     "socket_id": socketID, "device": "phone", "channel_name[0]": "private-a", "channel_name[1]": "private-b",
                     "channel_name[2]": "private-c",
@@ -432,8 +433,8 @@ import Testing
             guard case .failed(let error) = channel.state else { continue }
             errors.append(error)
         }
-        #expect(errors.map(\.channel) == names.dropFirst().map { $0 } && errors.map(\.status) == [403, 503, 200, nil])
-        #expect(errors.map(\.isTransient) == [false, true, false, false])
+        expect(errors.map(\.channel) == names.dropFirst().map { $0 } && errors.map(\.status) == [403, 503, 200, nil])
+        expectEqual(errors.map(\.isTransient), [false, true, false, false])
     }
 
     @Test func `the failure of a batch is that of each of its channels`() async throws {
@@ -444,7 +445,7 @@ import Testing
         client.connect()
         for channel in channels {
             let error = try await self.failure(channel)
-            #expect(error.channel == channel.name && error.status == 500 && error.isTransient)
+            expect(error.channel == channel.name && error.status == 500 && error.isTransient)
         }
     }
 }

@@ -106,20 +106,20 @@ import Testing
         let marker = { (number: Int) in #"{"event":"marker","channel":"one","data":"\#(number)"}"# }
         raw.server.send(marker(1), frame, marker(2))
         raw.server.send(marker(3))
-        #expect(await events.pending().map(\.data) == ["1", "2", "3"])
+        await expectEqual(events.pending().map(\.data), ["1", "2", "3"])
         let codes = await errors.pending().map(\.code)
         switch effect {
-        case .reported: #expect(codes == [.invalidFrame] && client.counters.messagesIgnored == ignored + 1)
-        case .ignored: #expect(codes == [] && client.counters.messagesIgnored == ignored + 1)
-        case .accepted: #expect(codes == [] && client.counters.messagesIgnored == ignored)
+        case .reported: expect(codes == [.invalidFrame] && client.counters.messagesIgnored == ignored + 1)
+        case .ignored: expect(codes == [] && client.counters.messagesIgnored == ignored + 1)
+        case .accepted: expect(codes == [] && client.counters.messagesIgnored == ignored)
         }
-        #expect(client.state == .connected(socketID: "1.2") && raw.server.accepted == 1)
-        #expect(one.state == .subscribed && room.state == .subscribed && one.members.isEmpty && failed.members.isEmpty)
-        #expect(await changes.pending().isEmpty)
+        expect(client.state == .connected(socketID: "1.2") && raw.server.accepted == 1)
+        expect(one.state == .subscribed && room.state == .subscribed && one.members.isEmpty && failed.members.isEmpty)
+        await expect(changes.pending().isEmpty)
         if case .failed = failed.state {} else { Issue.record("the rejected subscription is \(failed.state)") }
         _ = raw.server.received.take()
         raw.server.send(#"{"event":"pusher:ping"}"#)
-        #expect(raw.server.received.all == [["event": "pusher:pong", "data": [:]]])
+        expectEqual(raw.server.received.all, [["event": "pusher:pong", "data": [:]]])
     }
 
     @Test func `binary messages are ignored and counted`() async throws {
@@ -130,8 +130,8 @@ import Testing
         raw.server.send([
             .binary(text), .binary([0xFF, 0]), WebSocketMessage(.ping, [1]), WebSocketMessage(.pong, []), WebSocketMessage(.text, text),
         ])
-        #expect(await events.pending().map(\.data) == ["1"])
-        #expect(raw.client.counters.messagesIgnored == 2)
+        await expectEqual(events.pending().map(\.data), ["1"])
+        expectEqual(raw.client.counters.messagesIgnored, 2)
     }
 
     @Test(arguments: [
@@ -144,7 +144,7 @@ import Testing
         raw.client.connect()
         let events = try raw.client.subscribe("one").events()
         raw.server.send(#"{"event":"a","channel":"one","data":\#(data)}"#, #"{"event":"b","channel":"one"}"#)
-        #expect(await events.pending().map(\.data) == [text, nil])
+        await expectEqual(events.pending().map(\.data), [text, nil])
     }
 
     @Test(arguments: [
@@ -156,7 +156,7 @@ import Testing
         raw.client.connect()
         let events = try raw.client.subscribe("presence-room").events()
         raw.server.send(#"{"event":"client-a","channel":"presence-room","user_id":\#(id)}"#)
-        #expect(await events.pending().map(\.userID) == [expected])
+        await expectEqual(events.pending().map(\.userID), [expected])
     }
 
     @Test func `names with JSON escapes are recognized`() async throws {
@@ -164,8 +164,8 @@ import Testing
         raw.client.connect()
         let events = try raw.client.subscribe("one").events("a")
         raw.server.send(#"{"\u0065vent":"\u0061","channel":"\u006fne","data":"1"}"#, #"{"event":"pusher\u003aping"}"#)
-        #expect(await events.pending().map(\.data) == ["1"])
-        #expect(raw.server.received.all.last?["event"] == "pusher:pong")
+        await expectEqual(events.pending().map(\.data), ["1"])
+        expectEqual(raw.server.received.all.last?["event"], "pusher:pong")
     }
 
     @Test func `a huge event is delivered and deep nesting does not end the connection`() async throws {
@@ -178,8 +178,8 @@ import Testing
             #"{"event":"a","channel":"one","data":"\#(huge)"}"#,
             #"{"event":"pusher_internal:member_added","channel":"one","data":\#(deep)}"#,
             #"{"event":"pusher:error","data":"\#(deep)"}"#, #"{"event":"b","channel":"one"}"#)
-        #expect(await events.pending().map(\.name) == ["a", "b"])
-        #expect(raw.client.state.name == "connected")
+        await expectEqual(events.pending().map(\.name), ["a", "b"])
+        expectEqual(raw.client.state.name, "connected")
     }
 
     @Test(.timeLimit(.minutes(10)))
@@ -190,7 +190,7 @@ import Testing
         let ids = (0..<100_000).map { "\"\($0)\"" }.joined(separator: ",")
         raw.server.send(
             #"{"event":"pusher_internal:subscription_succeeded","channel":"presence-room","data":{"presence":{"ids":[\#(ids)]}}}"#)
-        #expect(room.members.count == 100_000)
+        expectEqual(room.members.count, 100_000)
     }
 
     @Test(arguments: [
@@ -208,7 +208,7 @@ import Testing
         }
         raw.client.connect()
         let room = try raw.client.subscribe("presence-room")
-        #expect(room.state == .subscribed && room.members.map(\.id) == ids)
+        expect(room.state == .subscribed && room.members.map(\.id) == ids)
     }
 
     // MARK: Establishing the connection
@@ -225,11 +225,11 @@ import Testing
         let raw = try await RawPusher(greeting: [greeting, RawServer.greeting])
         let errors = raw.client.errors
         raw.client.connect()
-        #expect(raw.client.state == .connecting)
-        #expect(await errors.pending().map(\.code) == [.connectionLost])
-        #expect(raw.client.counters.messagesIgnored == 1)
+        expectEqual(raw.client.state, .connecting)
+        await expectEqual(errors.pending().map(\.code), [.connectionLost])
+        expectEqual(raw.client.counters.messagesIgnored, 1)
         raw.clock.advance(by: .seconds(1))
-        #expect(raw.server.accepted == 2)
+        expectEqual(raw.server.accepted, 2)
     }
 
     @Test(arguments: [
@@ -242,11 +242,11 @@ import Testing
     func `an invalid activity timeout is ignored`(member: String, seconds: Int) async throws {
         let raw = try await RawPusher(greeting: [#"{"event":"pusher:connection_established","data":{"socket_id":"1.2"\#(member)}}"#])
         raw.client.connect()
-        #expect(raw.client.state == .connected(socketID: "1.2"))
+        expectEqual(raw.client.state, .connected(socketID: "1.2"))
         raw.clock.advance(by: .milliseconds(seconds * 1000 - 1))
-        #expect(raw.server.received.all.isEmpty)
+        expect(raw.server.received.all.isEmpty)
         raw.clock.advance(by: .milliseconds(1))
-        #expect(raw.server.received.all == [["event": "pusher:ping", "data": [:]]])
+        expectEqual(raw.server.received.all, [["event": "pusher:ping", "data": [:]]])
     }
 
     @Test func `frames before connection_established do not affect the connection`() async throws {
@@ -258,10 +258,10 @@ import Testing
         let room = try raw.client.subscribe("presence-room")
         let changes = room.memberChanges
         raw.client.connect()
-        #expect(raw.client.state == .connected(socketID: "1.2"))
-        #expect(raw.server.received.all.first == ["event": "pusher:pong", "data": [:]])
-        #expect(await changes.pending().count == 1)
-        #expect(room.members.map(\.id) == ["me"])
+        expectEqual(raw.client.state, .connected(socketID: "1.2"))
+        expectEqual(raw.server.received.all.first, ["event": "pusher:pong", "data": [:]])
+        await expectEqual(changes.pending().count, 1)
+        expectEqual(room.members.map(\.id), ["me"])
     }
 
     @Test func `a second connection_established event has no effect`() async throws {
@@ -270,9 +270,9 @@ import Testing
         let one = try raw.client.subscribe("one")
         let states = raw.client.states
         raw.server.send(#"{"event":"pusher:connection_established","data":{"socket_id":"9.9","activity_timeout":1}}"#)
-        #expect(raw.client.socketID == "1.2" && one.state == .subscribed)
-        #expect(await states.pending().map(\.name) == ["connected"] && raw.client.counters.reconnects == 0)
-        #expect(raw.server.received.all.count == 1)
+        expect(raw.client.socketID == "1.2" && one.state == .subscribed)
+        await expect(states.pending().map(\.name) == ["connected"] && raw.client.counters.reconnects == 0)
+        expectEqual(raw.server.received.all.count, 1)
     }
 
     // MARK: Error events
@@ -294,8 +294,8 @@ import Testing
         let errors = raw.client.errors
         raw.server.send(#"{"event":"pusher:error","data":\#(data)}"#)
         let error = try #require(await errors.pending().first)
-        #expect(error.code == .server && error.serverCode == code && error.message.contains(text), "\(error)")
-        #expect(raw.client.state.name == "connected")
+        expect(error.code == .server && error.serverCode == code && error.message.contains(text), "\(error)")
+        expectEqual(raw.client.state.name, "connected")
     }
 
     @Test func `an error that names a channel fails only that channel`() async throws {
@@ -305,9 +305,9 @@ import Testing
             try raw.client.subscribe("private-a"), try raw.client.subscribe("private-ab"), try raw.client.subscribe("to")
         )
         raw.server.send(#"{"event":"pusher:error","data":{"code":null,"message":"You are not allowed to see private-ab."}}"#)
-        #expect(short.state == .pending && plain.state == .pending)
+        expect(short.state == .pending && plain.state == .pending)
         if case .failed(let error) = long.state {
-            #expect(error.code == .subscriptionRejected)
+            expectEqual(error.code, .subscriptionRejected)
         } else {
             Issue.record("the state is \(long.state)")
         }
@@ -323,7 +323,7 @@ import Testing
         if case .failed = channel.state {} else { Issue.record("the state is \(channel.state)") }
         raw.network.cut()
         raw.clock.advance(by: .seconds(1))
-        #expect(raw.client.state.name == "connected")
+        expectEqual(raw.client.state.name, "connected")
     }
 
     @Test func `a confirmation that arrives after the timeout is ignored`() async throws {
@@ -333,9 +333,9 @@ import Testing
         let changes = room.memberChanges
         raw.clock.advance(by: .seconds(30))
         raw.server.send(RawPusher.subscribing("pusher:subscribe", ["channel": "presence-room"])[0])
-        if case .failed(let error) = room.state { #expect(error.code == .timedOut) } else { Issue.record("the state is \(room.state)") }
-        #expect(room.members.isEmpty)
-        #expect(await changes.pending().isEmpty)
+        if case .failed(let error) = room.state { expectEqual(error.code, .timedOut) } else { Issue.record("the state is \(room.state)") }
+        expect(room.members.isEmpty)
+        await expect(changes.pending().isEmpty)
     }
 
     @Test func `a subscription error does not end a running authorization`() async throws {
@@ -345,7 +345,7 @@ import Testing
         let channel = try raw.client.subscribe("private-a")
         let pending = await gate.next()
         raw.server.send(#"{"event":"pusher:subscription_error","channel":"private-a","data":{"status":401}}"#)
-        #expect(channel.state == .pending)
+        expectEqual(channel.state, .pending)
         pending.resume(returning: PusherChannelAuthorization(auth: "key:signature"))
         try await channel.subscribed()
     }
@@ -356,7 +356,7 @@ import Testing
             configuration.log = .none
             let client = PusherClient(configuration)
             client.connect()
-            #expect(client.state.name == "failed", "\(path)")
+            expectEqual(client.state.name, "failed", "\(path)")
         }
     }
 }

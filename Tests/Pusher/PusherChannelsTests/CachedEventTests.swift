@@ -1,3 +1,4 @@
+import TestSupport
 import Testing
 
 @testable import PusherChannels
@@ -18,19 +19,19 @@ import Testing
     func `a repeated event is delivered once`(isMissing: Bool, isCache: Bool, isDelivered: Bool, action: CachedEvent.Action) {
         var event = CachedEvent(isMissing: isMissing)
         event.confirmed(isCache: isCache, isDelivered: isDelivered)
-        #expect(self.receive(&event) == action)
+        expectEqual(self.receive(&event), action)
         // The next event without a position is another one.
-        #expect(self.receive(&event) == .deliver)
+        expectEqual(self.receive(&event), .deliver)
     }
 
     @Test func `an event waits for missed ones and is delivered first unless it was among them`() {
         var event = CachedEvent(isMissing: true)
-        #expect(self.receive(&event, "a", mustWait: true) == .hold && event.isHeld)
-        #expect(self.receive(&event, "b", mustWait: true) == .hold)
+        expect(self.receive(&event, "a", mustWait: true) == .hold && event.isHeld)
+        expectEqual(self.receive(&event, "b", mustWait: true), .hold)
         var superseded = event
         superseded.superseded()
-        #expect(superseded.takeHeld() == nil && !superseded.isHeld)
-        #expect(event.takeHeld() == Array("b".utf8) && event.takeHeld() == nil)
+        expect(superseded.takeHeld() == nil && !superseded.isHeld)
+        expect(event.takeHeld() == Array("b".utf8) && event.takeHeld() == nil)
     }
 
     @Test func `a cache miss and a loss end the expectation of a repeated event`() {
@@ -38,18 +39,18 @@ import Testing
         missed.confirmed(isCache: true)
         var lost = missed
         missed.missed()
-        #expect(self.receive(&missed) == .deliver)
+        expectEqual(self.receive(&missed), .deliver)
         _ = self.receive(&lost, mustWait: true)
         lost.lost()
-        #expect(!lost.isHeld && self.receive(&lost) == .deliver)
+        expect(!lost.isHeld && self.receive(&lost) == .deliver)
     }
 
     @Test func `another position makes the event new`() {
         var event = CachedEvent(isMissing: false)
         event.begun()
         event.confirmed(isCache: true)
-        #expect(self.receive(&event) == .deliver)
+        expectEqual(self.receive(&event), .deliver)
         event.confirmed(isCache: true)
-        #expect(self.receive(&event) == .drop)
+        expectEqual(self.receive(&event), .drop)
     }
 }

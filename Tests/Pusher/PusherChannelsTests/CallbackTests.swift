@@ -56,14 +56,14 @@ import Testing
         let observations = [prices.on("price", on: queue.executor) { _ in }, client.onUpdate(on: queue.executor) { _ in }]
         pusher.server.publish("price", to: "prices", data: "1")
         pusher.clock.advance(by: .seconds(4))
-        #expect(lines.all.isEmpty)
+        expect(lines.all.isEmpty)
         pusher.clock.advance(by: .seconds(2))
         let line = "pusher warning: The callback of price on prices has waited 5 s for its actor or queue, which is blocked."
-        #expect(lines.all.count == 1 && lines.all.allSatisfy { $0.hasPrefix(line) })
+        expect(lines.all.count == 1 && lines.all.allSatisfy { $0.hasPrefix(line) })
         queue.runAll()
         pusher.server.publish("price", to: "prices", data: "2")
         pusher.clock.advance(by: .seconds(10))
-        #expect(lines.all.count == 1)
+        expectEqual(lines.all.count, 1)
         // What the queue keeps retains the queue.
         queue.runAll()
         withExtendedLifetime(observations) {}
@@ -77,17 +77,17 @@ import Testing
         let observation = prices.on("price", on: queue.executor) { values.record($0.data) }
         for number in 1...3 { pusher.server.publish("price", to: "prices", data: "\(number)") }
         pusher.server.publish("other", to: "prices", data: "4")
-        #expect(queue.count == 1 && values.all.isEmpty)
+        expect(queue.count == 1 && values.all.isEmpty)
         queue.runAll()
-        #expect(values.all == ["1", "2", "3"])
+        expectEqual(values.all, ["1", "2", "3"])
         pusher.server.publish("price", to: "prices", data: "5")
         queue.runAll()
-        #expect(values.all == ["1", "2", "3", "5"])
+        expectEqual(values.all, ["1", "2", "3", "5"])
         observation.cancel()
         observation.cancel()
         pusher.server.publish("price", to: "prices", data: "6")
         queue.runAll()
-        #expect(values.all.count == 4)
+        expectEqual(values.all.count, 4)
     }
 
     @Test func `a callback may call the client and cancel its registration`() async throws {
@@ -100,14 +100,14 @@ import Testing
         let created = prices.on(on: queue.executor) { event in
             values.record(event.data)
             client.unsubscribe("other")
-            #expect(client.state.name == "connected")
+            expectEqual(client.state.name, "connected")
             let ended = observation.withLock { $0.take() }
             ended?.cancel()
         }
         observation.withLock { $0 = created }
         for number in 1...3 { pusher.server.publish("price", to: "prices", data: "\(number)") }
         queue.runAll()
-        #expect(values.all == ["1"])
+        expectEqual(values.all, ["1"])
     }
 
     @Test func `releasing a registration ends its callbacks`() async throws {
@@ -122,7 +122,7 @@ import Testing
         observation = nil
         pusher.server.publish("price", to: "prices", data: "2")
         queue.runAll()
-        #expect(values.all == ["1"])
+        expectEqual(values.all, ["1"])
     }
 
     @Test func `callbacks continue after a reconnect and after connecting again, and end with the subscription`() async throws {
@@ -142,18 +142,18 @@ import Testing
         client.disconnect()
         client.connect()
         publish("3")
-        #expect(values.all == ["1", "2", "3"])
+        expectEqual(values.all, ["1", "2", "3"])
         prices.unsubscribe()
         let again = try client.subscribe("prices")
         publish("4")
-        #expect(values.all.count == 3 && again.state == .subscribed)
+        expect(values.all.count == 3 && again.state == .subscribed)
         observation.cancel()
         // A channel that isn't subscribed has no events.
         again.unsubscribe()
         let late = again.on(on: queue.executor) { values.record($0.data) }
         try client.subscribe("prices")
         publish("5")
-        #expect(values.all.count == 3)
+        expectEqual(values.all.count, 3)
         late.cancel()
     }
 
@@ -166,13 +166,13 @@ import Testing
         let observation = prices.on("price", as: Price.self, on: queue.executor) { values.record($0.value) }
         for data in [#"{"value":1}"#, "invalid", #"{"value":2}"#] { pusher.server.publish("price", to: "prices", data: data) }
         queue.runAll()
-        #expect(values.all == [1, 2])
+        expectEqual(values.all, [1, 2])
         let onClient = client.on("price", as: Price.self, on: queue.executor) { values.record(10 * $0.value) }
         pusher.server.publish("price", to: "prices", data: #"{"value":3}"#)
         queue.runAll()
-        #expect(values.all.sorted() == [1, 2, 3, 30])
+        expectEqual(values.all.sorted(), [1, 2, 3, 30])
         onClient.cancel()
-        #expect(await errors.pending().map(\.code) == [.decodingFailed] && client.counters.decodingFailures == 1)
+        await expect(errors.pending().map(\.code) == [.decodingFailed] && client.counters.decodingFailures == 1)
         observation.cancel()
     }
 
@@ -182,9 +182,9 @@ import Testing
         weak let released = client
         client?.connect()
         let observation = try client?.subscribe("prices").on(on: queue.executor) { _ in }
-        #expect(pusher.server.socketIDs.count == 1)
+        expectEqual(pusher.server.socketIDs.count, 1)
         client = nil
-        #expect(released == nil && pusher.server.socketIDs.isEmpty)
+        expect(released == nil && pusher.server.socketIDs.isEmpty)
         observation?.cancel()
     }
 
@@ -196,11 +196,11 @@ import Testing
         model.watch(client, prices)
         client.connect()
         for number in 1...3 { pusher.server.publish("price", to: "prices", data: #"{"value":\#(number)}"#) }
-        #expect(model.values.isEmpty && model.names.isEmpty)
+        expect(model.values.isEmpty && model.names.isEmpty)
         try await eventually { model.values == [1, 2, 3] && model.names.count == 11 }
-        #expect(model.names.filter { $0 == "price" }.count == 3 && model.names.filter { $0 == "client" }.count == 3)
-        #expect(model.names.filter { $0.hasPrefix("typed") } == ["typed 1", "typed 2", "typed 3"])
-        #expect(model.names.filter { $0.hasPrefix("connect") } == ["connecting", "connected"])
+        expect(model.names.filter { $0 == "price" }.count == 3 && model.names.filter { $0 == "client" }.count == 3)
+        expectEqual(model.names.filter { $0.hasPrefix("typed") }, ["typed 1", "typed 2", "typed 3"])
+        expectEqual(model.names.filter { $0.hasPrefix("connect") }, ["connecting", "connected"])
     }
 
     @Test func `callbacks run on the executor of an actor`() async throws {
@@ -228,7 +228,7 @@ import Testing
                 defer { isRunning = true }
                 return isRunning
             }
-            #expect(!wasRunning)
+            expect(!wasRunning)
             values.record(value)
             isRunning.withLock { $0 = false }
         }
@@ -236,7 +236,7 @@ import Testing
             group.addTask { for number in 0..<200 { pusher.server.publish("price", to: "prices", data: "\(number)") } }
         }
         try await eventually { values.all.count == 200 }
-        #expect(values.all == Array(0..<200))
+        expectEqual(values.all, Array(0..<200))
         observation.cancel()
     }
 
@@ -254,8 +254,9 @@ import Testing
         client.checkConnection()
         client.disconnect()
         let lines = await frames.pending().map { "\($0.direction) \($0.text)" }
-        #expect(
-            lines == [
+        expectEqual(
+            lines,
+            [
                 #"received {"event":"pusher:connection_established","data":{"socket_id":"\#(socketID)","activity_timeout":120}}"#,
                 #"sent {"event":"pusher:subscribe","data":{"channel":"presence-room","auth":"<redacted>","channel_data":"<redacted>"}}"#,
                 lines.first { $0.contains("subscription_succeeded") } ?? "",
@@ -274,7 +275,7 @@ import Testing
         let (all, without) = (client.updates(includingFrames: true), client.updates())
         try room.trigger("client-a", 1)
         let sent = await all.pending().compactMap { if case .sentFrame(let text) = $0 { text } else { nil } }
-        #expect(sent == [#"{"event":"client-a","channel":"private-room","data":1}"#])
-        #expect(await without.pending().isEmpty)
+        expectEqual(sent, [#"{"event":"client-a","channel":"private-room","data":1}"#])
+        await expect(without.pending().isEmpty)
     }
 }

@@ -46,9 +46,9 @@ import Testing
     @Test func `events are decrypted with the key of the authorization`() throws {
         var harness = self.subscribed()
         let frames = [try self.frame("first", 1), #"{"event":"b","channel":"one","data":"2"}"#, try self.frame("{\"x\":\"\u{e9}\"}", 1)]
-        #expect(
-            harness.receive(frames[0], frames[1], frames[2])
-                == ["event \(self.channel) a first", "event one b 2", "event \(self.channel) a {\"x\":\"\u{e9}\"}"])
+        expectEqual(
+            harness.receive(frames[0], frames[1], frames[2]),
+            ["event \(self.channel) a first", "event one b 2", "event \(self.channel) a {\"x\":\"\u{e9}\"}"])
     }
 
     @Test(arguments: [nil, "", "AAAA", "not Base64", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"])
@@ -57,21 +57,23 @@ import Testing
         harness.subscribe(self.channel)
         harness.start()
         harness.establish()
-        #expect(harness.authorize(1, sharedSecret: secret) == ["\(self.channel) failed authorizationFailed", "error authorizationFailed"])
+        expectEqual(
+            harness.authorize(1, sharedSecret: secret), ["\(self.channel) failed authorizationFailed", "error authorizationFailed"])
     }
 
     @Test func `events wait in order for a new key, and those of other channels don't`() throws {
         var harness = self.subscribed()
-        #expect(harness.receive(try self.frame("1", 2)) == ["authorize 2 \(self.channel) 1.2"])
+        expectEqual(harness.receive(try self.frame("1", 2)), ["authorize 2 \(self.channel) 1.2"])
         // Also an event with the old key, which would otherwise overtake the first one.
-        #expect(
-            harness.receive(try self.frame("2", 2), #"{"event":"b","channel":"one","data":"2"}"#, try self.frame("3", 2)) == [
+        expectEqual(
+            harness.receive(try self.frame("2", 2), #"{"event":"b","channel":"one","data":"2"}"#, try self.frame("3", 2)),
+            [
                 "event one b 2"
             ])
-        #expect(
-            harness.authorize(2, sharedSecret: self.secret(2))
-                == ["event \(self.channel) a 1", "event \(self.channel) a 2", "event \(self.channel) a 3"])
-        #expect(harness.receive(try self.frame("4", 2)) == ["event \(self.channel) a 4"])
+        expectEqual(
+            harness.authorize(2, sharedSecret: self.secret(2)),
+            ["event \(self.channel) a 1", "event \(self.channel) a 2", "event \(self.channel) a 3"])
+        expectEqual(harness.receive(try self.frame("4", 2)), ["event \(self.channel) a 4"])
     }
 
     @Test func `a malformed event fails alone, without another key`() throws {
@@ -82,7 +84,7 @@ import Testing
         ]
         for data in malformed {
             let frame = #"{"event":"a","channel":"\#(self.channel)"\#(data)}"#
-            #expect(harness.receive(frame, try self.frame("1", 1)) == [Self.failure, "event \(self.channel) a 1"])
+            expectEqual(harness.receive(frame, try self.frame("1", 1)), [Self.failure, "event \(self.channel) a 1"])
         }
     }
 
@@ -90,22 +92,22 @@ import Testing
         var harness = self.subscribed { $0.backoff = Backoff(base: .seconds(4), cap: .seconds(60)) }
         for (round, delay) in [4, 8, 16, 32, 60, 60].enumerated() {
             let work = UInt64(round + 2)
-            #expect(harness.receive(try self.frame("1", 9)) == ["authorize \(work) \(self.channel) 1.2"])
-            #expect(harness.receive(try self.frame("2", 1)) == [])
-            #expect(harness.authorize(work, sharedSecret: self.secret(1)) == [Self.failure, "event \(self.channel) a 2"])
-            #expect(harness.receive(try self.frame("3", 9), try self.frame("4", 9)) == [Self.failure, Self.failure])
+            expectEqual(harness.receive(try self.frame("1", 9)), ["authorize \(work) \(self.channel) 1.2"])
+            expectEqual(harness.receive(try self.frame("2", 1)), [])
+            expectEqual(harness.authorize(work, sharedSecret: self.secret(1)), [Self.failure, "event \(self.channel) a 2"])
+            expectEqual(harness.receive(try self.frame("3", 9), try self.frame("4", 9)), [Self.failure, Self.failure])
             harness.advance(by: .seconds(delay))
         }
         // A key that fits ends the delays.
-        #expect(harness.receive(try self.frame("5", 9)) == ["authorize 8 \(self.channel) 1.2"])
-        #expect(harness.authorize(8, sharedSecret: self.secret(9)) == ["event \(self.channel) a 5"])
-        #expect(harness.receive(try self.frame("6", 2)) == ["authorize 9 \(self.channel) 1.2"])
+        expectEqual(harness.receive(try self.frame("5", 9)), ["authorize 8 \(self.channel) 1.2"])
+        expectEqual(harness.authorize(8, sharedSecret: self.secret(9)), ["event \(self.channel) a 5"])
+        expectEqual(harness.receive(try self.frame("6", 2)), ["authorize 9 \(self.channel) 1.2"])
     }
 
     @Test func `events with the previous key are decrypted for ten minutes after a change of the key`() throws {
         var harness = self.subscribed()
         harness.receive(try self.frame("1", 2), try self.frame("2", 1))
-        #expect(harness.authorize(2, sharedSecret: self.secret(2)) == ["event \(self.channel) a 1", "event \(self.channel) a 2"])
+        expectEqual(harness.authorize(2, sharedSecret: self.secret(2)), ["event \(self.channel) a 1", "event \(self.channel) a 2"])
         // The same key again isn't a change.
         harness.close(.peer(CloseCode(rawValue: 4200), ""))
         harness.establish()
@@ -115,10 +117,10 @@ import Testing
             harness.advance(by: .seconds(1))
             harness.receive(#"{"event":"pusher:pong","data":{}}"#)
         }
-        #expect(
-            harness.receive(try self.frame("3", 1), try self.frame("4", 2)) == ["event \(self.channel) a 3", "event \(self.channel) a 4"])
+        expectEqual(
+            harness.receive(try self.frame("3", 1), try self.frame("4", 2)), ["event \(self.channel) a 3", "event \(self.channel) a 4"])
         harness.advance(by: .seconds(1))
-        #expect(harness.receive(try self.frame("5", 1)) == ["authorize 4 \(self.channel) 1.2"])
+        expectEqual(harness.receive(try self.frame("5", 1)), ["authorize 4 \(self.channel) 1.2"])
     }
 
     @Test func `only the key before the current one is known`() throws {
@@ -126,9 +128,9 @@ import Testing
         harness.receive(try self.frame("1", 2))
         harness.authorize(2, sharedSecret: self.secret(2))
         harness.receive(try self.frame("2", 3))
-        #expect(harness.authorize(3, sharedSecret: self.secret(3)) == ["event \(self.channel) a 2"])
-        #expect(harness.receive(try self.frame("3", 2)) == ["event \(self.channel) a 3"])
-        #expect(harness.receive(try self.frame("4", 1)) == ["authorize 4 \(self.channel) 1.2"])
+        expectEqual(harness.authorize(3, sharedSecret: self.secret(3)), ["event \(self.channel) a 2"])
+        expectEqual(harness.receive(try self.frame("3", 2)), ["event \(self.channel) a 3"])
+        expectEqual(harness.receive(try self.frame("4", 1)), ["authorize 4 \(self.channel) 1.2"])
     }
 
     @Test func `events with two keys in turn don't load a key each`() throws {
@@ -136,42 +138,42 @@ import Testing
         harness.receive(try self.frame("1", 9))
         harness.authorize(2, sharedSecret: self.secret(1))
         for _ in 0..<3 {
-            #expect(harness.receive(try self.frame("2", 1), try self.frame("3", 9)) == ["event \(self.channel) a 2", Self.failure])
+            expectEqual(harness.receive(try self.frame("2", 1), try self.frame("3", 9)), ["event \(self.channel) a 2", Self.failure])
         }
         harness.advance(by: .seconds(1))
-        #expect(harness.receive(try self.frame("4", 9)) == ["authorize 3 \(self.channel) 1.2"])
+        expectEqual(harness.receive(try self.frame("4", 9)), ["authorize 3 \(self.channel) 1.2"])
     }
 
     @Test func `the events that wait fail if no new key can be loaded`() throws {
         var harness = self.subscribed()
         harness.receive(try self.frame("1", 2), try self.frame("2", 1))
-        #expect(harness.failAuthorization(2, status: 403) == ["error authorizationFailed", Self.failure, Self.failure])
+        expectEqual(harness.failAuthorization(2, status: 403), ["error authorizationFailed", Self.failure, Self.failure])
         harness.advance(by: .seconds(60))
         harness.receive(try self.frame("1", 2))
-        #expect(harness.authorize(3) == ["error authorizationFailed", Self.failure])
+        expectEqual(harness.authorize(3), ["error authorizationFailed", Self.failure])
         harness.advance(by: .seconds(60))
         harness.receive(try self.frame("1", 2))
-        #expect(harness.advance(by: .seconds(30)) == ["error timedOut", Self.failure, "cancel 4"])
-        #expect(harness.receive(try self.frame("3", 1)) == ["event \(self.channel) a 3"])
+        expectEqual(harness.advance(by: .seconds(30)), ["error timedOut", Self.failure, "cancel 4"])
+        expectEqual(harness.receive(try self.frame("3", 1)), ["event \(self.channel) a 3"])
     }
 
     @Test func `events that wait when the connection is lost are decrypted with the key of the next subscription`() throws {
         var harness = self.subscribed()
         harness.receive(try self.frame("1", 2))
-        #expect(harness.close(.peer(CloseCode(rawValue: 4200), "")).contains("cancel 2"))
+        expect(harness.close(.peer(CloseCode(rawValue: 4200), "")).contains("cancel 2"))
         harness.establish()
         harness.authorize(3, sharedSecret: self.secret(2))
         let lines = harness.confirm(self.channel)
-        #expect(lines == ["\(self.channel) subscribed", "\(self.channel) gap 0.0 seconds"])
+        expectEqual(lines, ["\(self.channel) subscribed", "\(self.channel) gap 0.0 seconds"])
     }
 
     @Test func `the events that wait fail when the client disconnects`() throws {
         var harness = self.subscribed()
         harness.receive(try self.frame("1", 2))
-        #expect(harness.stop().contains(Self.failure))
+        expect(harness.stop().contains(Self.failure))
         harness.start()
         harness.establish()
-        #expect(!harness.authorize(3, sharedSecret: self.secret(2)).contains("event \(self.channel) a 1"))
+        expect(!harness.authorize(3, sharedSecret: self.secret(2)).contains("event \(self.channel) a 1"))
     }
 
     @Test func `the events that wait fail when the client switches to another app, whose keys don't decrypt them`() throws {
@@ -188,13 +190,13 @@ import Testing
                 var harness = self.subscribed()
                 harness.receive(try self.frame("1", 2))
                 let lines = perform(&harness)
-                #expect(lines.contains(Self.failure) && lines.contains("cancel 2"), "\(lines)")
+                expect(lines.contains(Self.failure) && lines.contains("cancel 2"), "\(lines)")
                 harness.establish()
-                #expect(harness.authorize(3, sharedSecret: self.secret(2)) == ["#2 pusher:subscribe \(self.channel) key:3"])
+                expectEqual(harness.authorize(3, sharedSecret: self.secret(2)), ["#2 pusher:subscribe \(self.channel) key:3"])
                 harness.confirm(self.channel)
-                #expect(harness.receive(try self.frame("2", 2)) == ["event \(self.channel) a 2"])
+                expectEqual(harness.receive(try self.frame("2", 2)), ["event \(self.channel) a 2"])
                 // The failure of the old app delays no key of the new one.
-                #expect(harness.receive(try self.frame("3", 3)) == ["authorize 4 \(self.channel) 1.2"])
+                expectEqual(harness.receive(try self.frame("3", 3)), ["authorize 4 \(self.channel) 1.2"])
             }
         }
     }
@@ -202,9 +204,9 @@ import Testing
     @Test func `the events that wait stay when other settings change`() throws {
         var harness = self.subscribed()
         harness.receive(try self.frame("1", 2))
-        #expect(!harness.switchServer { $0.pongTimeout = .seconds(5) }.contains(Self.failure))
+        expect(!harness.switchServer { $0.pongTimeout = .seconds(5) }.contains(Self.failure))
         harness.establish()
-        #expect(harness.authorize(3, sharedSecret: self.secret(2)).contains("event \(self.channel) a 1"))
+        expect(harness.authorize(3, sharedSecret: self.secret(2)).contains("event \(self.channel) a 1"))
     }
 
     @Test func `an event with another key before the confirmation loads a key after it`() throws {
@@ -213,36 +215,35 @@ import Testing
         harness.start()
         harness.establish()
         harness.authorize(1, sharedSecret: self.secret(1))
-        #expect(harness.receive(try self.frame("1", 2)) == [])
-        #expect(harness.confirm(self.channel).last == "authorize 2 \(self.channel) 1.2")
-        #expect(harness.authorize(2, sharedSecret: self.secret(2)) == ["event \(self.channel) a 1"])
+        expectEqual(harness.receive(try self.frame("1", 2)), [])
+        expectEqual(harness.confirm(self.channel).last, "authorize 2 \(self.channel) 1.2")
+        expectEqual(harness.authorize(2, sharedSecret: self.secret(2)), ["event \(self.channel) a 1"])
     }
 
     @Test func `an event with another key fails if the subscription has failed`() throws {
         var harness = self.subscribed()
         harness.receive(#"{"event":"pusher:subscription_error","channel":"\#(self.channel)","data":{"status":403}}"#)
-        #expect(harness.receive(try self.frame("1", 2)) == ["\(self.channel) gap 0.0 seconds", Self.failure])
+        expectEqual(harness.receive(try self.frame("1", 2)), ["\(self.channel) gap 0.0 seconds", Self.failure])
     }
 
     @Test func `unsubscribing cancels the loading of a key`() throws {
         var harness = self.subscribed()
         harness.receive(try self.frame("1", 2))
-        #expect(
-            harness.unsubscribe(self.channel)
-                == ["\(self.channel) unsubscribed", "#1 pusher:unsubscribe \(self.channel)", "cancel 2"])
-        #expect(harness.authorize(2, sharedSecret: self.secret(2)) == [])
+        expectEqual(
+            harness.unsubscribe(self.channel), ["\(self.channel) unsubscribed", "#1 pusher:unsubscribe \(self.channel)", "cancel 2"])
+        expectEqual(harness.authorize(2, sharedSecret: self.secret(2)), [])
     }
 
     @Test func `the number and the size of the events that wait are limited`() throws {
         var harness = self.subscribed()
         harness.receive(try self.frame("0", 2))
-        for _ in 1..<ChannelDecryption.countLimit { #expect(harness.receive(try self.frame("1", 2)) == []) }
-        #expect(harness.receive(try self.frame("1", 2)) == [Self.failure])
-        #expect(harness.authorize(2, sharedSecret: self.secret(2)).count == ChannelDecryption.countLimit)
+        for _ in 1..<ChannelDecryption.countLimit { expectEqual(harness.receive(try self.frame("1", 2)), []) }
+        expectEqual(harness.receive(try self.frame("1", 2)), [Self.failure])
+        expectEqual(harness.authorize(2, sharedSecret: self.secret(2)).count, ChannelDecryption.countLimit)
         harness.receive(try self.frame("0", 3))
         let large = try self.frame(String(repeating: "x", count: 300_000), 3)
-        #expect(harness.receive(large) == [] && harness.receive(large) == [])
-        #expect(harness.receive(large) == [Self.failure])
+        expect(harness.receive(large) == [] && harness.receive(large) == [])
+        expectEqual(harness.receive(large), [Self.failure])
     }
 
     /// A session that is subscribed to twelve encrypted channels, and the frame of an event with a new key on each.
@@ -260,9 +261,9 @@ import Testing
     @Test func `at most ten keys and authorizations are loaded at the same time`() throws {
         let (subscribed, frames) = try self.subscribedToTwelve()
         var harness = subscribed
-        #expect(frames.map { harness.receive($0).count } == Array(repeating: 1, count: 10) + [0, 0])
+        expectEqual(frames.map { harness.receive($0).count }, Array(repeating: 1, count: 10) + [0, 0])
         let lines = harness.authorize(13, sharedSecret: self.secret(2))
-        #expect(lines == ["event private-encrypted-1 a 1", "authorize 23 private-encrypted-11 1.2"])
+        expectEqual(lines, ["event private-encrypted-1 a 1", "authorize 23 private-encrypted-11 1.2"])
     }
 
     @Test func `a key begins to load when loading another one times out`() throws {
@@ -270,7 +271,7 @@ import Testing
         var harness = subscribed
         for frame in frames { harness.receive(frame) }
         let lines = harness.advance(by: .seconds(30))
-        #expect(lines.contains("authorize 23 private-encrypted-11 1.2") && lines.contains("authorize 24 private-encrypted-12 1.2"))
+        expect(lines.contains("authorize 23 private-encrypted-11 1.2") && lines.contains("authorize 24 private-encrypted-12 1.2"))
     }
 
     @Test func `a rejected subscription doesn't begin again when its key could be loaded`() throws {
@@ -279,6 +280,6 @@ import Testing
         for frame in frames { harness.receive(frame) }
         harness.receive(#"{"event":"pusher:subscription_error","channel":"private-encrypted-11","data":{"status":403}}"#)
         let lines = harness.authorize(13, sharedSecret: self.secret(2))
-        #expect(lines == ["event private-encrypted-1 a 1", "authorize 23 private-encrypted-12 1.2"])
+        expectEqual(lines, ["event private-encrypted-1 a 1", "authorize 23 private-encrypted-12 1.2"])
     }
 }

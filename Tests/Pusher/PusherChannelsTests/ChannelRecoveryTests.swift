@@ -1,4 +1,5 @@
 import PusherWire
+import TestSupport
 import Testing
 
 @testable import PusherChannels
@@ -68,184 +69,184 @@ import Testing
 
     @Test func `live events are delivered if their serials are larger than those before`() {
         var machine = Machine(at: 0)
-        #expect(machine.receive(1, 2, 2, 1, 7, 3, 8) == ["deliver", "deliver", "drop", "drop", "deliver", "drop", "deliver"])
-        #expect(machine.recovery.position.serial == 8)
+        expectEqual(machine.receive(1, 2, 2, 1, 7, 3, 8), ["deliver", "deliver", "drop", "drop", "deliver", "drop", "deliver"])
+        expectEqual(machine.recovery.position.serial, 8)
     }
 
     @Test func `the event with the serial of the first confirmation can arrive after it`() {
         var machine = Machine(at: 5)
-        #expect(machine.receive(5, 5, 6) == ["deliver", "drop", "deliver"])
+        expectEqual(machine.receive(5, 5, 6), ["deliver", "drop", "deliver"])
     }
 
     @Test func `nothing was missed if the position is the same`() {
         var machine = Machine.lost(at: 5)
-        #expect(machine.confirm(5) == "complete []")
-        #expect(machine.receive(5, 6) == ["drop", "deliver"])
+        expectEqual(machine.confirm(5), "complete []")
+        expectEqual(machine.receive(5, 6), ["drop", "deliver"])
     }
 
     @Test func `events before the confirmation wait for it`() {
         var machine = Machine.lost(at: 5)
-        #expect(machine.receive(5, 7, 6) == ["drop", "hold", "hold"])
-        #expect(machine.confirm(5) == "complete [6, 7]")
-        #expect(machine.receive(7, 8) == ["drop", "deliver"])
+        expectEqual(machine.receive(5, 7, 6), ["drop", "hold", "hold"])
+        expectEqual(machine.confirm(5), "complete [6, 7]")
+        expectEqual(machine.receive(7, 8), ["drop", "deliver"])
     }
 
     @Test func `missed events come before newer ones, which wait, and each is delivered once`() {
         var machine = Machine.lost(at: 5)
-        #expect(machine.receive(8) == ["hold"])
-        #expect(machine.confirm(7) == "resume after 5 in s")
-        #expect(machine.receive(9, 6, 6, 7, 8, 9, 9) == ["hold", "deliver", "drop", "deliver", "deliver", "deliver", "drop"])
-        #expect(machine.succeed(9) == [])
-        #expect(machine.receive(9, 10) == ["drop", "deliver"])
+        expectEqual(machine.receive(8), ["hold"])
+        expectEqual(machine.confirm(7), "resume after 5 in s")
+        expectEqual(machine.receive(9, 6, 6, 7, 8, 9, 9), ["hold", "deliver", "drop", "deliver", "deliver", "deliver", "drop"])
+        expectEqual(machine.succeed(9), [])
+        expectEqual(machine.receive(9, 10), ["drop", "deliver"])
     }
 
     @Test func `missed events without consecutive serials are sorted when all have arrived`() {
         var machine = Machine.lost(at: 5)
-        #expect(machine.confirm(9) == "resume after 5 in s")
-        #expect(machine.receive(10, 9, 7, 7) == ["hold", "hold", "hold", "drop"])
-        #expect(machine.succeed() == [7, 9, 10])
-        #expect(machine.recovery.position.serial == 10 && machine.recovery.state == .live)
+        expectEqual(machine.confirm(9), "resume after 5 in s")
+        expectEqual(machine.receive(10, 9, 7, 7), ["hold", "hold", "hold", "drop"])
+        expectEqual(machine.succeed(), [7, 9, 10])
+        expect(machine.recovery.position.serial == 10 && machine.recovery.state == .live)
     }
 
     @Test func `a connection that is lost again continues after the last delivered event`() {
         var machine = Machine.lost(at: 5)
-        #expect(machine.confirm(9) == "resume after 5 in s")
-        #expect(machine.receive(6, 9) == ["deliver", "hold"])
+        expectEqual(machine.confirm(9), "resume after 5 in s")
+        expectEqual(machine.receive(6, 9), ["deliver", "hold"])
         machine.recovery.lost()
-        #expect(machine.confirm(9) == "resume after 6 in s")
-        #expect(machine.receive(7, 8, 9) == ["deliver", "deliver", "deliver"])
-        #expect(machine.succeed(9) == [])
+        expectEqual(machine.confirm(9), "resume after 6 in s")
+        expectEqual(machine.receive(7, 8, 9), ["deliver", "deliver", "deliver"])
+        expectEqual(machine.succeed(9), [])
     }
 
     @Test func `the position follows the server's if there was nothing to recover`() {
         var machine = Machine.lost(at: 5)
-        #expect(machine.confirm(9) == "resume after 5 in s")
-        #expect(machine.succeed() == [])
+        expectEqual(machine.confirm(9), "resume after 5 in s")
+        expectEqual(machine.succeed(), [])
         machine.recovery.lost()
-        #expect(machine.confirm(9) == "complete []")
+        expectEqual(machine.confirm(9), "complete []")
     }
 
     @Test func `after a failure, the events that waited are delivered, and later ones as usual`() {
         var machine = Machine.lost(at: 5)
-        #expect(machine.confirm(9) == "resume after 5 in s")
-        #expect(machine.receive(11, 10) == ["hold", "hold"])
-        #expect(machine.fail() == [10, 11])
-        #expect(machine.receive(11, 12) == ["drop", "deliver"])
+        expectEqual(machine.confirm(9), "resume after 5 in s")
+        expectEqual(machine.receive(11, 10), ["hold", "hold"])
+        expectEqual(machine.fail(), [10, 11])
+        expectEqual(machine.receive(11, 12), ["drop", "deliver"])
         machine.recovery.lost()
-        #expect(machine.confirm(12) == "complete []")
+        expectEqual(machine.confirm(12), "complete []")
     }
 
     @Test(arguments: [("s", 3), ("t", 3), ("t", 5), ("t", 9)] as [(String, UInt64)])
     func `a server that counts again is a reset`(stream: String, serial: UInt64) {
         var machine = Machine.lost(at: 5)
-        #expect(machine.confirm(serial, stream: stream) == "reset []")
-        #expect(machine.recovery.position == ChannelPosition(streamID: stream, serial: serial))
-        #expect(machine.receive(serial + 1, stream: stream) == ["deliver"])
+        expectEqual(machine.confirm(serial, stream: stream), "reset []")
+        expectEqual(machine.recovery.position, ChannelPosition(streamID: stream, serial: serial))
+        expectEqual(machine.receive(serial + 1, stream: stream), ["deliver"])
     }
 
     @Test func `events of another stream wait for the confirmation and are delivered after the reset`() {
         var machine = Machine.lost(at: 5)
-        #expect(machine.receive(2, 1, stream: "t") == ["hold", "hold"])
-        #expect(machine.confirm(2, stream: "t") == "reset [1, 2]")
-        #expect(machine.receive(2, 3, stream: "t") == ["drop", "deliver"])
+        expectEqual(machine.receive(2, 1, stream: "t"), ["hold", "hold"])
+        expectEqual(machine.confirm(2, stream: "t"), "reset [1, 2]")
+        expectEqual(machine.receive(2, 3, stream: "t"), ["drop", "deliver"])
     }
 
     @Test func `a stream that changes while the channel is subscribed continues`() {
         var machine = Machine(at: 5)
-        #expect(machine.receive(6) == ["deliver"])
-        #expect(machine.receive(1, 1, 2, stream: "t") == ["deliver", "drop", "deliver"])
-        #expect(machine.recovery.position == ChannelPosition(streamID: "t", serial: 2))
+        expectEqual(machine.receive(6), ["deliver"])
+        expectEqual(machine.receive(1, 1, 2, stream: "t"), ["deliver", "drop", "deliver"])
+        expectEqual(machine.recovery.position, ChannelPosition(streamID: "t", serial: 2))
     }
 
     @Test func `an event of a subscription that was given up is delivered, and those that waited are forgotten`() {
         var machine = Machine.lost(at: 5)
-        #expect(machine.receive(8) == ["hold"])
-        #expect(machine.receive(9, isSubscribing: false) == ["deliver"])
-        #expect(machine.confirm(9) == "complete []")
+        expectEqual(machine.receive(8), ["hold"])
+        expectEqual(machine.receive(9, isSubscribing: false), ["deliver"])
+        expectEqual(machine.confirm(9), "complete []")
     }
 
     @Test func `too many waiting events are delivered without the missed ones`() {
         var machine = Machine.lost(at: 1)
-        #expect(machine.confirm(9) == "resume after 1 in s")
-        for serial in 0..<UInt64(ChannelRecovery.countLimit) { #expect(machine.receive(20 + serial) == ["hold"]) }
-        #expect(machine.receive(10) == ["give up 1001, last 1019"])
-        #expect(machine.recovery.state == .live && machine.receive(1019, 1020) == ["drop", "deliver"])
+        expectEqual(machine.confirm(9), "resume after 1 in s")
+        for serial in 0..<UInt64(ChannelRecovery.countLimit) { expectEqual(machine.receive(20 + serial), ["hold"]) }
+        expectEqual(machine.receive(10), ["give up 1001, last 1019"])
+        expect(machine.recovery.state == .live && machine.receive(1019, 1020) == ["drop", "deliver"])
 
         machine = Machine.lost(at: 1)
-        #expect(machine.receive(3, size: ChannelRecovery.byteLimit / 2) == ["hold"])
-        #expect(machine.receive(4, size: ChannelRecovery.byteLimit / 2) == ["give up 2, last 4"])
+        expectEqual(machine.receive(3, size: ChannelRecovery.byteLimit / 2), ["hold"])
+        expectEqual(machine.receive(4, size: ChannelRecovery.byteLimit / 2), ["give up 2, last 4"])
     }
 
     @Test func `the last event of a cache channel isn't delivered again`() {
         var machine = Machine.lost(at: 5)
-        #expect(machine.confirm(5, isCache: true) == "complete []")
-        #expect(machine.receiveCachedEvent() == "drop" && machine.receiveCachedEvent() == "deliver")
+        expectEqual(machine.confirm(5, isCache: true), "complete []")
+        expect(machine.receiveCachedEvent() == "drop" && machine.receiveCachedEvent() == "deliver")
         machine.recovery.lost()
-        #expect(machine.confirm(5, isCache: true) == "complete []")
+        expectEqual(machine.confirm(5, isCache: true), "complete []")
         machine.recovery.cacheMissed()
-        #expect(machine.receiveCachedEvent() == "deliver")
+        expectEqual(machine.receiveCachedEvent(), "deliver")
 
         machine.recovery.lost()
-        #expect(machine.confirm(7, isCache: true) == "resume after 5 in s")
-        #expect(machine.receiveCachedEvent() == "hold")
-        #expect(machine.receive(6, 7) == ["deliver", "deliver"])
-        #expect(machine.succeed(7, isCache: true) == [])
+        expectEqual(machine.confirm(7, isCache: true), "resume after 5 in s")
+        expectEqual(machine.receiveCachedEvent(), "hold")
+        expectEqual(machine.receive(6, 7), ["deliver", "deliver"])
+        expectEqual(machine.succeed(7, isCache: true), [])
     }
 
     @Test func `the last event of a cache channel is delivered if the missed ones aren't available`() {
         var machine = Machine.lost(at: 5)
-        #expect(machine.confirm(7, isCache: true) == "resume after 5 in s")
-        #expect(machine.receiveCachedEvent() == "hold")
-        #expect(machine.receive(8) == ["hold"])
-        #expect(machine.fail() == [0, 8])
+        expectEqual(machine.confirm(7, isCache: true), "resume after 5 in s")
+        expectEqual(machine.receiveCachedEvent(), "hold")
+        expectEqual(machine.receive(8), ["hold"])
+        expectEqual(machine.fail(), [0, 8])
     }
 
     @Test func `the last event of a cache channel is delivered if it hadn't arrived before the loss`() {
         // After the first confirmation, after one of another stream, and after a failure.
         var machine = Machine(at: 5)
         machine.recovery.lost()
-        #expect(machine.confirm(5, isCache: true) == "complete []")
+        expectEqual(machine.confirm(5, isCache: true), "complete []")
         machine.recovery.lost()
-        #expect(machine.confirm(3, stream: "t", isCache: true) == "reset []")
+        expectEqual(machine.confirm(3, stream: "t", isCache: true), "reset []")
         machine.recovery.lost()
-        #expect(machine.confirm(9, stream: "t", isCache: true) == "resume after 3 in t")
-        #expect(machine.fail() == [])
+        expectEqual(machine.confirm(9, stream: "t", isCache: true), "resume after 3 in t")
+        expectEqual(machine.fail(), [])
         machine.recovery.lost()
-        #expect(machine.confirm(9, stream: "t", isCache: true) == "complete []")
-        #expect(machine.receiveCachedEvent() == "deliver")
+        expectEqual(machine.confirm(9, stream: "t", isCache: true), "complete []")
+        expectEqual(machine.receiveCachedEvent(), "deliver")
         machine.recovery.lost()
-        #expect(machine.confirm(9, stream: "t", isCache: true) == "complete []")
-        #expect(machine.receiveCachedEvent() == "drop")
+        expectEqual(machine.confirm(9, stream: "t", isCache: true), "complete []")
+        expectEqual(machine.receiveCachedEvent(), "drop")
 
         // Nothing was recovered, and the event has arrived meanwhile or arrives later.
         for isHeld in [true, false] {
             machine = Machine(at: 5)
             machine.recovery.lost()
-            #expect(machine.confirm(9, isCache: true) == "resume after 5 in s")
+            expectEqual(machine.confirm(9, isCache: true), "resume after 5 in s")
             if isHeld {
-                #expect(machine.receiveCachedEvent() == "hold" && machine.receive(10) == ["hold"])
-                #expect(machine.succeed(isCache: true) == [0, 10])
+                expect(machine.receiveCachedEvent() == "hold" && machine.receive(10) == ["hold"])
+                expectEqual(machine.succeed(isCache: true), [0, 10])
             } else {
-                #expect(machine.succeed(isCache: true) == [] && machine.receiveCachedEvent() == "deliver")
+                expect(machine.succeed(isCache: true) == [] && machine.receiveCachedEvent() == "deliver")
             }
         }
     }
 
     @Test func `a newer event replaces the last one of a cache channel that hadn't arrived`() {
         var machine = Machine(at: 5)
-        #expect(machine.receive(6) == ["deliver"])
+        expectEqual(machine.receive(6), ["deliver"])
         machine.recovery.lost()
-        #expect(machine.confirm(6, isCache: true) == "complete []" && machine.receiveCachedEvent() == "drop")
+        expect(machine.confirm(6, isCache: true) == "complete []" && machine.receiveCachedEvent() == "drop")
 
         machine = Machine(at: 5)
         machine.recovery.lost()
-        #expect(machine.receive(6) == ["hold"])
-        #expect(machine.confirm(5, isCache: true) == "complete [6]" && machine.receiveCachedEvent() == "drop")
+        expectEqual(machine.receive(6), ["hold"])
+        expect(machine.confirm(5, isCache: true) == "complete [6]" && machine.receiveCachedEvent() == "drop")
 
         // All missed events have arrived, but the server's answer is that they aren't available.
         machine = Machine.lost(at: 5)
-        #expect(machine.confirm(7, isCache: true) == "resume after 5 in s" && machine.receiveCachedEvent() == "hold")
-        #expect(machine.receive(6, 7) == ["deliver", "deliver"] && machine.fail() == [])
+        expect(machine.confirm(7, isCache: true) == "resume after 5 in s" && machine.receiveCachedEvent() == "hold")
+        expect(machine.receive(6, 7) == ["deliver", "deliver"] && machine.fail() == [])
     }
 
     // MARK: Frames
@@ -260,8 +261,8 @@ import Testing
     func `a position has a serial and the ID of a stream`(members: String, serial: UInt64?) throws {
         try Array(#"{"event":"a","channel":"c",\#(members)}"#.utf8).withUnsafeBytes { bytes in
             let position = FramePosition(try PusherFrame(scanning: bytes))
-            #expect(position?.serial == serial)
-            #expect(position.map { $0.isIn($0.streamID) && !$0.isIn("other") } != false)
+            expectEqual(position?.serial, serial)
+            expect(position.map { $0.isIn($0.streamID) && !$0.isIn("other") } != false)
         }
     }
 
@@ -273,14 +274,14 @@ import Testing
             ("", nil),
         ] as [(String, String?)])
     func `only events of the protocol have another prefix in version 2`(frame: String, version2: String?) {
-        #expect(PusherFrames.version2(.text(frame)).bytes == Array((version2 ?? frame).utf8))
+        expectEqual(PusherFrames.version2(.text(frame)).bytes, Array((version2 ?? frame).utf8))
     }
 
     @Test func `events of version 2 have the names of version 7`() {
-        #expect(EventName.version7("sockudo:error") == "pusher:error")
-        #expect(EventName.version7("sockudo_internal:member_added") == "pusher_internal:member_added")
+        expectEqual(EventName.version7("sockudo:error"), "pusher:error")
+        expectEqual(EventName.version7("sockudo_internal:member_added"), "pusher_internal:member_added")
         for name in ["pusher:error", "sockudo", "sockudo_error", "client-sockudo:", "tick", ""] {
-            #expect(EventName.version7(name) == name)
+            expectEqual(EventName.version7(name), name)
         }
     }
 }

@@ -1,5 +1,6 @@
 import PusherWire
 import RealtimeCore
+import TestSupport
 import Testing
 
 @testable import PusherChannels
@@ -36,10 +37,10 @@ import Testing
         for stage in Stage.allCases {
             var subscription = Self.subscription(stage)
             let mustReplace = subscription.change(to: .exists("other"))
-            #expect(mustReplace == (stage == .subscribed), "\(stage)")
-            #expect(subscription.filter == .exists("other"))
+            expectEqual(mustReplace, (stage == .subscribed), "\(stage)")
+            expectEqual(subscription.filter, .exists("other"))
             let isUnchanged = subscription.change(to: .exists("other"))
-            #expect(!isUnchanged)
+            expect(!isUnchanged)
         }
     }
 
@@ -52,13 +53,13 @@ import Testing
         stage: Stage, expected: ChannelSubscription.Confirmation
     ) {
         var subscription = Self.subscription(stage)
-        #expect(subscription.confirmed() == expected)
+        expectEqual(subscription.confirmed(), expected)
         // The filter is settled: nothing else is outdated.
-        if subscription.state == .subscribed { #expect(subscription.confirmed() == .repeated && subscription.isReceiving) }
+        if subscription.state == .subscribed { expect(subscription.confirmed() == .repeated && subscription.isReceiving) }
     }
 
     @Test func `the server sends events while it has a subscription, also one with an earlier filter`() {
-        #expect(Stage.allCases.filter { Self.subscription($0).isReceiving } == [.subscribed, .replacing, .replacingOutdated])
+        expectEqual(Stage.allCases.filter { Self.subscription($0).isReceiving }, [.subscribed, .replacing, .replacingOutdated])
     }
 
     @Test func `a failure tells what the server still has`() {
@@ -66,12 +67,12 @@ import Testing
             var subscription = Self.subscription(stage)
             let end = subscription.failed(Self.error)
             switch stage {
-            case .waiting, .failed: #expect(end == nil)
-            case .subscribing, .outdated: #expect(end == .init(wasReceiving: false, needsUnsubscribe: false))
-            case .subscribed: #expect(end == .init(wasReceiving: true, needsUnsubscribe: false))
-            case .replacing, .replacingOutdated: #expect(end == .init(wasReceiving: true, needsUnsubscribe: true))
+            case .waiting, .failed: expectNil(end)
+            case .subscribing, .outdated: expectEqual(end, .init(wasReceiving: false, needsUnsubscribe: false))
+            case .subscribed: expectEqual(end, .init(wasReceiving: true, needsUnsubscribe: false))
+            case .replacing, .replacingOutdated: expectEqual(end, .init(wasReceiving: true, needsUnsubscribe: true))
             }
-            #expect(!subscription.isReceiving)
+            expect(!subscription.isReceiving)
         }
     }
 
@@ -79,10 +80,10 @@ import Testing
         for stage in Stage.allCases {
             var subscription = Self.subscription(stage)
             let (wasReceiving, filter) = (subscription.isReceiving, subscription.filter)
-            #expect(subscription.connectionLost() == .init(wasReceiving: wasReceiving, needsUnsubscribe: false))
-            #expect(subscription.canBegin && subscription.filter == filter && subscription.unsubscribe().needsUnsubscribe == false)
+            expectEqual(subscription.connectionLost(), .init(wasReceiving: wasReceiving, needsUnsubscribe: false))
+            expect(subscription.canBegin && subscription.filter == filter && subscription.unsubscribe().needsUnsubscribe == false)
             _ = subscription.begin(authorizing: nil)
-            #expect(subscription.confirmed() == .subscribed(replaced: false))
+            expectEqual(subscription.confirmed(), .subscribed(replaced: false))
         }
     }
 
@@ -90,13 +91,13 @@ import Testing
         let work = WorkID(rawValue: 7)
         var subscription = ChannelSubscription()
         _ = subscription.begin(authorizing: work)
-        #expect(subscription.unsubscribe() == .init(cancelled: work, wasReceiving: false, needsUnsubscribe: false))
+        expectEqual(subscription.unsubscribe(), .init(cancelled: work, wasReceiving: false, needsUnsubscribe: false))
         var failed = subscription
-        #expect(failed.failed(Self.error)?.cancelled == work)
-        #expect(subscription.connectionLost().cancelled == work)
+        expectEqual(failed.failed(Self.error)?.cancelled, work)
+        expectEqual(subscription.connectionLost().cancelled, work)
     }
 
     @Test func `a time limit withdraws a first subscription only`() {
-        #expect(Stage.allCases.filter { Self.subscription($0).awaitsFirstConfirmation } == [.subscribing, .outdated])
+        expectEqual(Stage.allCases.filter { Self.subscription($0).awaitsFirstConfirmation }, [.subscribing, .outdated])
     }
 }

@@ -32,67 +32,68 @@ import Testing
 
     @Test func `events that exceed the limit wait and are sent in order across channels`() {
         var harness = self.subscribed(to: ["private-a", "private-b"])
-        #expect(harness.triggerLimited("client-1", on: "private-a") == ["#1 client-1 private-a"])
-        #expect(harness.triggerLimited("client-2", on: "private-b") == ["#1 client-2 private-b"])
+        expectEqual(harness.triggerLimited("client-1", on: "private-a"), ["#1 client-1 private-a"])
+        expectEqual(harness.triggerLimited("client-2", on: "private-b"), ["#1 client-2 private-b"])
         for (event, channel) in [("client-3", "private-b"), ("client-4", "private-a"), ("client-5", "private-b")] {
-            #expect(harness.triggerLimited(event, on: channel) == [])
+            expectEqual(harness.triggerLimited(event, on: channel), [])
         }
-        #expect(harness.advance(by: .milliseconds(1099)) == [])
-        #expect(harness.advance(by: .milliseconds(1)) == ["#1 client-3 private-b", "#1 client-4 private-a"])
-        #expect(harness.advance(by: .milliseconds(1100)) == ["#1 client-5 private-b"])
-        #expect(harness.triggerLimited("client-6", on: "private-a") == ["#1 client-6 private-a"])
-        #expect(harness.triggerLimited("client-7", on: "private-a") == [])
+        expectEqual(harness.advance(by: .milliseconds(1099)), [])
+        expectEqual(harness.advance(by: .milliseconds(1)), ["#1 client-3 private-b", "#1 client-4 private-a"])
+        expectEqual(harness.advance(by: .milliseconds(1100)), ["#1 client-5 private-b"])
+        expectEqual(harness.triggerLimited("client-6", on: "private-a"), ["#1 client-6 private-a"])
+        expectEqual(harness.triggerLimited("client-7", on: "private-a"), [])
     }
 
     @Test func `without a limit no event waits`() {
         var harness = self.subscribed(nil)
         for number in 1...50 {
-            #expect(harness.triggerLimited("client-\(number)", on: "private-a") == ["#1 client-\(number) private-a"])
+            expectEqual(harness.triggerLimited("client-\(number)", on: "private-a"), ["#1 client-\(number) private-a"])
         }
     }
 
     @Test func `events that fail at the limit are not sent later`() {
         var harness = self.subscribed(PusherClientEventLimit(perSecond: 1, excess: .fail))
-        #expect(harness.triggerLimited("client-1", on: "private-a") == ["#1 client-1 private-a"])
-        #expect(harness.triggerLimited("client-2", on: "private-a") == ["throws rateLimited"])
-        #expect(harness.advance(by: .seconds(2)) == [])
-        #expect(harness.triggerLimited("client-3", on: "private-a") == ["#1 client-3 private-a"])
+        expectEqual(harness.triggerLimited("client-1", on: "private-a"), ["#1 client-1 private-a"])
+        expectEqual(harness.triggerLimited("client-2", on: "private-a"), ["throws rateLimited"])
+        expectEqual(harness.advance(by: .seconds(2)), [])
+        expectEqual(harness.triggerLimited("client-3", on: "private-a"), ["#1 client-3 private-a"])
     }
 
     @Test func `triggering throws while as many events wait as the queue holds`() {
         var harness = self.subscribed(PusherClientEventLimit(perSecond: 1), queueLimit: 1)
-        #expect(harness.triggerLimited("client-1", on: "private-a") == ["#1 client-1 private-a"])
-        #expect(harness.triggerLimited("client-2", on: "private-a") == [])
-        #expect(harness.triggerLimited("client-3", on: "private-a") == ["throws queueFull"])
-        #expect(harness.advance(by: .milliseconds(1100)) == ["#1 client-2 private-a"])
-        #expect(harness.triggerLimited("client-4", on: "private-a") == [])
+        expectEqual(harness.triggerLimited("client-1", on: "private-a"), ["#1 client-1 private-a"])
+        expectEqual(harness.triggerLimited("client-2", on: "private-a"), [])
+        expectEqual(harness.triggerLimited("client-3", on: "private-a"), ["throws queueFull"])
+        expectEqual(harness.advance(by: .milliseconds(1100)), ["#1 client-2 private-a"])
+        expectEqual(harness.triggerLimited("client-4", on: "private-a"), [])
     }
 
     @Test(arguments: [PusherClientEventLimit.Excess.wait, .fail])
     func `events that waited for the subscription keep to the limit and are all sent`(excess: PusherClientEventLimit.Excess) {
         var harness = SessionHarness { $0.clientEventLimit = PusherClientEventLimit(perSecond: 2, excess: excess) }
         harness.subscribe("private-a")
-        for number in 1...3 { #expect(harness.triggerLimited("client-\(number)", on: "private-a") == []) }
+        for number in 1...3 { expectEqual(harness.triggerLimited("client-\(number)", on: "private-a"), []) }
         harness.start()
         harness.establish()
         harness.authorize(1)
-        #expect(harness.confirm("private-a") == ["private-a subscribed", "#1 client-1 private-a", "#1 client-2 private-a"])
-        #expect(harness.advance(by: .milliseconds(1100)) == ["#1 client-3 private-a"])
+        expectEqual(harness.confirm("private-a"), ["private-a subscribed", "#1 client-1 private-a", "#1 client-2 private-a"])
+        expectEqual(harness.advance(by: .milliseconds(1100)), ["#1 client-3 private-a"])
     }
 
     @Test func `events that wait when the connection is lost are sent after the next subscription`() {
         var harness = self.subscribed()
         for number in 1...3 { _ = harness.triggerLimited("client-\(number)", on: "private-a") }
         harness.close(.peer(CloseCode(rawValue: 4200), ""))
-        #expect(harness.triggerLimited("client-4", on: "private-a") == [])
+        expectEqual(harness.triggerLimited("client-4", on: "private-a"), [])
         harness.establish()
         harness.authorize(2)
         // The new connection has a limit of its own.
-        #expect(
-            harness.confirm("private-a") == [
+        expectEqual(
+            harness.confirm("private-a"),
+            [
                 "private-a subscribed", "private-a gap 0.0 seconds", "#2 client-3 private-a", "#2 client-4 private-a",
             ])
-        #expect(harness.session.clientEvents.nextDeadline == nil)
+        expectNil(harness.session.clientEvents.nextDeadline)
     }
 
     @Test func `waiting events of a channel are dropped when it is unsubscribed or its subscription fails`() {
@@ -101,9 +102,9 @@ import Testing
         for channel in ["private-a", "private-b", "private-c"] { _ = harness.triggerLimited("client-2", on: channel) }
         harness.unsubscribe("private-a")
         harness.receive(#"{"event":"pusher:subscription_error","channel":"private-b","data":{}}"#)
-        #expect(harness.advance(by: .seconds(5)) == ["#1 client-2 private-c"])
-        #expect(harness.triggerLimited("client-3", on: "private-b") == ["throws subscriptionRejected"])
-        #expect(harness.triggerLimited("client-3", on: "private-a") == ["throws notSubscribed"])
+        expectEqual(harness.advance(by: .seconds(5)), ["#1 client-2 private-c"])
+        expectEqual(harness.triggerLimited("client-3", on: "private-b"), ["throws subscriptionRejected"])
+        expectEqual(harness.triggerLimited("client-3", on: "private-a"), ["throws notSubscribed"])
     }
 
     // MARK: Rejections
@@ -117,24 +118,24 @@ import Testing
 
     @Test func `a rejection belongs to the only channel that has sent events on the connection`() throws {
         var harness = self.subscribed(to: ["private-a", "private-b"], nil)
-        #expect(try self.rejection(harness).channel == nil)
+        try expectNil(self.rejection(harness).channel)
         _ = harness.trigger("client-1", on: "private-a")
         _ = harness.trigger("client-2", on: "private-a")
-        #expect(try self.rejection(harness).channel == "private-a")
-        #expect(try self.rejection(harness).message == "The server rejected a client event on private-a: no")
+        try expectEqual(self.rejection(harness).channel, "private-a")
+        try expectEqual(self.rejection(harness).message, "The server rejected a client event on private-a: no")
         _ = harness.trigger("client-1", on: "private-b")
-        #expect(try self.rejection(harness).channel == nil)
+        try expectNil(self.rejection(harness).channel)
         _ = harness.trigger("client-1", on: "private-b")
-        #expect(try self.rejection(harness).channel == nil)
-        #expect(try self.rejection(harness, channel: "private-b").channel == "private-b")
-        #expect(try self.rejection(harness).message == "The server rejected a client event: no")
+        try expectNil(self.rejection(harness).channel)
+        try expectEqual(self.rejection(harness, channel: "private-b").channel, "private-b")
+        try expectEqual(self.rejection(harness).message, "The server rejected a client event: no")
         // Events of an earlier connection don't count.
         harness.close(.peer(CloseCode(rawValue: 4200), ""))
         harness.establish()
         for work in [3, 4] as [UInt64] { harness.authorize(work) }
         for channel in ["private-a", "private-b"] { harness.confirm(channel) }
         _ = harness.trigger("client-1", on: "private-b")
-        #expect(try self.rejection(harness).channel == "private-b")
+        try expectEqual(self.rejection(harness).channel, "private-b")
     }
 
     @Test func `events that waited count as sent events of their channel`() throws {
@@ -145,27 +146,27 @@ import Testing
         harness.establish()
         harness.authorize(1)
         harness.confirm("private-a")
-        #expect(try self.rejection(harness).channel == "private-a")
+        try expectEqual(self.rejection(harness).channel, "private-a")
         harness.advance(by: .seconds(2))
-        #expect(try self.rejection(harness).channel == "private-a")
+        try expectEqual(self.rejection(harness).channel, "private-a")
         // A channel that has been unsubscribed isn't named.
         harness.unsubscribe("private-a")
-        #expect(try self.rejection(harness).channel == nil)
+        try expectNil(self.rejection(harness).channel)
     }
 
     @Test func `a rejection is reported once as an error of its own kind`() {
         var harness = self.subscribed()
         _ = harness.trigger("client-1", on: "private-a")
-        #expect(
-            harness.receive(#"{"event":"pusher:error","data":{"code":4301,"message":"no"}}"#) == ["error clientEventRejected"])
+        expectEqual(
+            harness.receive(#"{"event":"pusher:error","data":{"code":4301,"message":"no"}}"#), ["error clientEventRejected"])
     }
 }
 
 @Suite struct ClientEventLimitTests {
     @Test func `a configuration for a cluster has the limit of the service and one for a host has none`() throws {
-        #expect(PusherConfiguration(key: "key", cluster: "eu").clientEventLimit == PusherClientEventLimit(perSecond: 10, excess: .wait))
-        #expect(PusherConfiguration(key: "key", host: "host").clientEventLimit == nil)
-        #expect(try PusherConfiguration(key: "key", url: "ws://host").clientEventLimit == nil)
+        expectEqual(PusherConfiguration(key: "key", cluster: "eu").clientEventLimit, PusherClientEventLimit(perSecond: 10, excess: .wait))
+        expectNil(PusherConfiguration(key: "key", host: "host").clientEventLimit)
+        try expectNil(PusherConfiguration(key: "key", url: "ws://host").clientEventLimit)
     }
 
     @Test func `all events of a client with a limit reach the others`() async throws {
@@ -176,12 +177,12 @@ import Testing
         let (channel, errors) = (try sender.subscribe("private-one"), sender.errors)
         let events = try receiver.subscribe("private-one").events("client-value")
         for value in 1...25 { try channel.trigger("client-value", value) }
-        #expect(await events.pending().map(\.data) == (1...10).map { "\($0)" })
+        await expectEqual(events.pending().map(\.data), (1...10).map { "\($0)" })
         pusher.clock.advance(by: .milliseconds(1100))
-        #expect(await events.pending().map(\.data) == (11...20).map { "\($0)" })
+        await expectEqual(events.pending().map(\.data), (11...20).map { "\($0)" })
         pusher.clock.advance(by: .milliseconds(1100))
-        #expect(await events.pending().map(\.data) == (21...25).map { "\($0)" })
-        #expect(await errors.pending().isEmpty)
+        await expectEqual(events.pending().map(\.data), (21...25).map { "\($0)" })
+        await expect(errors.pending().isEmpty)
     }
 
     @Test func `a client whose excess events fail throws and keeps to the limit of the server`() async throws {
@@ -191,10 +192,10 @@ import Testing
         let (channel, errors) = (try client.subscribe("private-one"), client.errors)
         for value in 1...10 { try channel.trigger("client-value", value) }
         let error = #expect(throws: PusherError.self) { try channel.trigger("client-value", 11) }
-        #expect(error?.code == .rateLimited && error?.channel == "private-one")
+        expect(error?.code == .rateLimited && error?.channel == "private-one")
         pusher.clock.advance(by: .milliseconds(1100))
         try channel.trigger("client-value", 12)
-        #expect(await errors.pending().isEmpty)
+        await expect(errors.pending().isEmpty)
     }
 
     @Test func `a rejected event is reported with its channel`() async throws {
@@ -204,8 +205,8 @@ import Testing
         let errors = client.errors
         try client.subscribe("private-one").trigger("client-a", 1)
         let rejections = await errors.pending()
-        #expect(rejections.map(\.code) == [.clientEventRejected])
-        #expect(rejections.map(\.channel) == ["private-one"] && rejections.map(\.serverCode) == [4301])
+        expectEqual(rejections.map(\.code), [.clientEventRejected])
+        expect(rejections.map(\.channel) == ["private-one"] && rejections.map(\.serverCode) == [4301])
     }
 
     @Test func `events of a client that is released while they wait are dropped`() async throws {
@@ -217,6 +218,6 @@ import Testing
         client?.disconnect()
         client = nil
         pusher.clock.advance(by: .seconds(10))
-        #expect(pusher.server.socketIDs.isEmpty)
+        expect(pusher.server.socketIDs.isEmpty)
     }
 }

@@ -1,4 +1,5 @@
 import RealtimeCore
+import TestSupport
 import Testing
 
 @testable import PusherChannels
@@ -17,8 +18,8 @@ import Testing
     @Test func `as many events as the limit are admitted in any period of a second with its reserve`() {
         var limiter = ClientEventLimiter()
         let admitted = self.admit(0, 0, 400, 500, 1099, 1100, 1100, 1100, 1499, 1500, 2200, limit: 3, &limiter)
-        #expect(admitted == [true, true, true, false, false, true, true, false, false, true, true])
-        #expect(limiter.nextDeadline == nil)
+        expectEqual(admitted, [true, true, true, false, false, true, true, false, false, true, true])
+        expectNil(limiter.nextDeadline)
     }
 
     @Test func `no events after a pause are saved for later`() {
@@ -26,23 +27,23 @@ import Testing
         for second in [0, 10, 20] as [Int64] {
             let start = second * 1000
             let admitted = self.admit(start, start, start, start, start + 1099, limit: 2, &limiter)
-            #expect(admitted == [true, true, false, false, false])
+            expectEqual(admitted, [true, true, false, false, false])
         }
     }
 
     @Test func `waiting events become due in order and as many as the limit at a time`() {
         var limiter = ClientEventLimiter()
         let admitted = self.admit(0, 300, limit: 2, &limiter)
-        #expect(admitted == [true, true])
+        expectEqual(admitted, [true, true])
         for text in ["a", "b", "c"] { limiter.enqueue(.text(text), on: Self.channel) }
-        #expect(limiter.nextDeadline == self.at(1100))
+        expectEqual(limiter.nextDeadline, self.at(1100))
         let expected: [(Int64, String, Instant?)] = [
             (1099, "", self.at(1100)), (1100, "a", self.at(1400)), (2000, "b", self.at(2200)), (5000, "c", nil),
         ]
         for (milliseconds, text, deadline) in expected {
             let due = limiter.takeDue(limit: 2, now: self.at(milliseconds))
-            #expect(due.map { String(decoding: $0.message.bytes, as: UTF8.self) }.joined() == text)
-            #expect(limiter.nextDeadline == deadline)
+            expectEqual(due.map { String(decoding: $0.message.bytes, as: UTF8.self) }.joined(), text)
+            expectEqual(limiter.nextDeadline, deadline)
         }
     }
 
@@ -53,7 +54,7 @@ import Testing
         // Its time has come, but it has not been sent yet.
         let admitted = self.admit(1100, limit: 1, &limiter)
         let due = limiter.takeDue(limit: 1, now: self.at(1100))
-        #expect(admitted == [false] && due.count == 1)
+        expect(admitted == [false] && due.count == 1)
     }
 
     @Test func `the waiting events of one channel are removed`() {
@@ -61,9 +62,9 @@ import Testing
         _ = self.admit(0, limit: 1, &limiter)
         for channel in [Self.channel, Self.other, Self.channel] { limiter.enqueue(.text("a"), on: channel) }
         limiter.remove(Self.channel)
-        #expect(limiter.waiting.map(\.channel) == [Self.other])
+        expectEqual(limiter.waiting.map(\.channel), [Self.other])
         limiter.remove(Self.other)
-        #expect(limiter.nextDeadline == nil)
+        expectNil(limiter.nextDeadline)
         limiter.remove(Self.other)
     }
 
@@ -72,10 +73,10 @@ import Testing
         _ = self.admit(0, limit: 1, &limiter)
         limiter.enqueue(.text("a"), on: Self.other)
         let waiting = limiter.reset()
-        #expect(waiting.map(\.channel) == [Self.other])
-        #expect(limiter.nextDeadline == nil && limiter.waiting.isEmpty)
+        expectEqual(waiting.map(\.channel), [Self.other])
+        expect(limiter.nextDeadline == nil && limiter.waiting.isEmpty)
         let admitted = self.admit(0, limit: 1, &limiter)
-        #expect(admitted == [true])
+        expectEqual(admitted, [true])
     }
 
     @Test func `the counted events of any random sequence never exceed the limit`() {
@@ -90,10 +91,10 @@ import Testing
                 } else if limiter.waiting.count < 5 {
                     limiter.enqueue(.text(""), on: Self.channel)
                 }
-                if let deadline = limiter.nextDeadline { #expect(deadline > now) }
+                if let deadline = limiter.nextDeadline { expect(deadline > now) }
             }
             for index in sent.indices.dropFirst(limit) {
-                #expect(sent[index - limit] + ClientEventLimiter.window <= sent[index])
+                expect(sent[index - limit] + ClientEventLimiter.window <= sent[index])
             }
         }
     }

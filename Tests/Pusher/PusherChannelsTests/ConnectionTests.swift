@@ -14,20 +14,20 @@ import Testing
             client.connect()
             try client.subscribe("prices")
         }
-        #expect(pusher.clock.untilNextDeadline != nil)
+        expect(pusher.clock.untilNextDeadline != nil)
         for client in clients { client.disconnect() }
         await pusher.server.stop()
-        #expect(pusher.clock.untilNextDeadline == nil)
+        expectNil(pusher.clock.untilNextDeadline)
     }
 
     @Test func `the first connection goes through the documented states`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client()
         let states = client.states
-        #expect(client.state == .initialized)
+        expectEqual(client.state, .initialized)
         client.connect()
-        #expect(await states.pending().map(\.name) == ["initialized", "connecting", "connected"])
-        #expect(client.socketID == pusher.server.socketIDs.first)
+        await expectEqual(states.pending().map(\.name), ["initialized", "connecting", "connected"])
+        expectEqual(client.socketID, pusher.server.socketIDs.first)
     }
 
     @Test func `connecting twice makes one connection`() async throws {
@@ -35,7 +35,7 @@ import Testing
         let client = pusher.client()
         client.connect()
         client.connect()
-        #expect(pusher.server.socketIDs.count == 1)
+        expectEqual(pusher.server.socketIDs.count, 1)
     }
 
     @Test func `a disconnected client stays disconnected until it connects again`() async throws {
@@ -44,11 +44,11 @@ import Testing
         client.connect()
         let states = client.states
         client.disconnect()
-        #expect(client.state == .disconnected(nil))
+        expectEqual(client.state, .disconnected(nil))
         pusher.clock.advance(by: .seconds(3600))
-        #expect(pusher.server.socketIDs.isEmpty)
+        expect(pusher.server.socketIDs.isEmpty)
         client.connect()
-        #expect(await states.pending().map(\.name) == ["connected", "disconnected", "connecting", "connected"])
+        await expectEqual(states.pending().map(\.name), ["connected", "disconnected", "connecting", "connected"])
     }
 
     @Test func `the client reconnects after a delay and has a new socket ID`() async throws {
@@ -58,12 +58,12 @@ import Testing
         let first = try #require(client.socketID)
         let (states, delays) = (client.states, client.connectingIn)
         pusher.server.drop(first)
-        #expect(client.state == .connecting)
-        #expect(await delays.pending().count == 1)
+        expectEqual(client.state, .connecting)
+        await expectEqual(delays.pending().count, 1)
         pusher.clock.advance(by: .seconds(1))
-        #expect(await states.pending().map(\.name) == ["connected", "connecting", "connected"])
-        #expect(client.socketID != first)
-        #expect(client.counters.reconnects == 1)
+        await expectEqual(states.pending().map(\.name), ["connected", "connecting", "connected"])
+        expect(client.socketID != first)
+        expectEqual(client.counters.reconnects, 1)
     }
 
     @Test func `close codes from 4200 to 4299 cause an immediate reconnect`() async throws {
@@ -72,9 +72,9 @@ import Testing
         client.connect()
         let first = try #require(client.socketID)
         pusher.server.close(first, CloseCode(rawValue: 4200), reason: "again, please")
-        #expect(client.state.name == "connected")
-        #expect(client.socketID != first)
-        #expect(pusher.clock.elapsed == .zero)
+        expectEqual(client.state.name, "connected")
+        expect(client.socketID != first)
+        expectEqual(pusher.clock.elapsed, .zero)
     }
 
     @Test func `close codes from 4100 to 4199 cause a reconnect after at least a second`() async throws {
@@ -83,9 +83,9 @@ import Testing
         client.connect()
         pusher.server.close(try #require(client.socketID), CloseCode(rawValue: 4100))
         pusher.clock.advance(by: .milliseconds(999))
-        #expect(client.state == .connecting)
+        expectEqual(client.state, .connecting)
         pusher.clock.advance(by: .seconds(1))
-        #expect(client.state.name == "connected")
+        expectEqual(client.state.name, "connected")
     }
 
     @Test(arguments: [4001, 4003, 4004, 4005, 4007, 4009, 4050, 4099] as [UInt16])
@@ -99,11 +99,11 @@ import Testing
             Issue.record("the state is \(client.state)")
             return
         }
-        #expect(error.code == .rejected && error.serverCode == Int(code))
-        #expect(await events.first { _ in true } == nil)
-        #expect(events.endReason == .closed(.peer(CloseCode(rawValue: code), "no")))
+        expect(error.code == .rejected && error.serverCode == Int(code))
+        await expectNil(events.first { _ in true })
+        expectEqual(events.endReason, .closed(.peer(CloseCode(rawValue: code), "no")))
         pusher.clock.advance(by: .seconds(3600))
-        #expect(pusher.server.socketIDs.isEmpty)
+        expect(pusher.server.socketIDs.isEmpty)
     }
 
     @Test func `a wrong key is rejected with a hint`() async throws {
@@ -114,8 +114,8 @@ import Testing
             try await client.connected()
             Issue.record("it should not connect")
         } catch {
-            #expect(error.code == .rejected && error.serverCode == 4001)
-            #expect(error.message.contains("Check the key"))
+            expect(error.code == .rejected && error.serverCode == 4001)
+            expect(error.message.contains("Check the key"))
         }
     }
 
@@ -125,12 +125,12 @@ import Testing
         client.connect()
         pusher.server.close(try #require(client.socketID), CloseCode(rawValue: 4000))
         // Nothing listens on the TLS port yet, so the client retries there.
-        #expect(client.state == .connecting)
+        expectEqual(client.state, .connecting)
         let secured = PusherServer(app: pusher.server.app, network: pusher.network, log: .none)
         _ = try await secured.start(on: pusher.network.listener(host: pusher.address.host, port: 443))
         pusher.clock.advance(by: .seconds(5))
-        #expect(client.state.name == "connected")
-        #expect(secured.socketIDs.count == 1)
+        expectEqual(client.state.name, "connected")
+        expectEqual(secured.socketIDs.count, 1)
     }
 
     @Test func `without a network, the state becomes unavailable and the client keeps retrying`() async throws {
@@ -140,14 +140,14 @@ import Testing
         let states = client.states
         client.connect()
         pusher.clock.advance(by: .seconds(9))
-        #expect(client.state == .connecting)
+        expectEqual(client.state, .connecting)
         pusher.clock.advance(by: .seconds(1))
-        #expect(client.state == .unavailable)
+        expectEqual(client.state, .unavailable)
         pusher.clock.advance(by: .seconds(600))
-        #expect(client.state == .unavailable)
+        expectEqual(client.state, .unavailable)
         pusher.network.condition = .up
         pusher.clock.advance(by: .seconds(60))
-        #expect(await states.pending().map(\.name) == ["initialized", "connecting", "unavailable", "connected"])
+        await expectEqual(states.pending().map(\.name), ["initialized", "connecting", "unavailable", "connected"])
     }
 
     @Test func `losses and failed attempts are reported with their reasons`() async throws {
@@ -163,14 +163,14 @@ import Testing
         // A code that causes an immediate reconnect is a loss too.
         pusher.server.close(try #require(client.socketID), CloseCode(rawValue: 4200), reason: "restart")
         let reported = await errors.pending()
-        #expect(reported.map(\.code) == [.connectionLost, .connectionLost, .connectionLost])
-        #expect(reported.first?.message.hasPrefix("Failed to connect: ") == true)
-        #expect((reported.first?.cause as? TransportError)?.code == .unreachable)
-        #expect(
+        expectEqual(reported.map(\.code), [.connectionLost, .connectionLost, .connectionLost])
+        expectEqual(reported.first?.message.hasPrefix("Failed to connect: "), true)
+        expectEqual((reported.first?.cause as? TransportError)?.code, .unreachable)
+        expect(
             reported.dropFirst().allSatisfy {
                 $0.message.hasPrefix("Connection to ws://\(pusher.address.host):\(pusher.address.port) lost: ")
             })
-        #expect(reported.last?.message.contains("4200: restart.") == true)
+        expectEqual(reported.last?.message.contains("4200: restart."), true)
     }
 
     @Test func `a server that does not establish the connection is abandoned`() async throws {
@@ -181,7 +181,7 @@ import Testing
         pusher.clock.advance(by: .seconds(15))
         pusher.server.faults.isSilent = false
         pusher.clock.advance(by: .seconds(2))
-        #expect(client.state.name == "connected")
+        expectEqual(client.state.name, "connected")
     }
 
     @Test func `a half-open connection is detected and replaced`() async throws {
@@ -191,12 +191,12 @@ import Testing
         let first = try #require(client.socketID)
         pusher.network.condition = .silent
         pusher.clock.advance(by: .seconds(149))
-        #expect(client.socketID == first)
+        expectEqual(client.socketID, first)
         pusher.clock.advance(by: .seconds(1))
-        #expect(client.state == .connecting)
+        expectEqual(client.state, .connecting)
         pusher.network.condition = .up
         pusher.clock.advance(by: .seconds(60))
-        #expect(client.state.name == "connected" && client.socketID != first)
+        expect(client.state.name == "connected" && client.socketID != first)
     }
 
     @Test func `pings keep an idle connection and measure the round trip`() async throws {
@@ -205,9 +205,9 @@ import Testing
         client.connect()
         let first = client.socketID
         pusher.clock.advance(by: .seconds(3600))
-        #expect(client.socketID == first)
-        #expect(client.counters.lastRoundTrip == .zero)
-        #expect(client.counters.messagesSent >= 100)
+        expectEqual(client.socketID, first)
+        expectEqual(client.counters.lastRoundTrip, .zero)
+        expect(client.counters.messagesSent >= 100)
     }
 
     @Test func `a ping from the server gets a pong`() async throws {
@@ -218,7 +218,7 @@ import Testing
         let socketID = try #require(client.socketID)
         pusher.server.send(#"{"event":"pusher:ping"}"#, to: socketID)
         let frames = await events.pending()
-        #expect(frames == [.received(socketID: socketID, frame: #"{"event":"pusher:pong","data":{}}"#)])
+        expectEqual(frames, [.received(socketID: socketID, frame: #"{"event":"pusher:pong","data":{}}"#)])
     }
 
     @Test func `an error event before a normal close is the reason for the close`() async throws {
@@ -227,13 +227,13 @@ import Testing
         client.connect()
         let socketID = try #require(client.socketID)
         pusher.server.send(#"{"event":"pusher:error","data":"{\"code\":4001,\"message\":\"Application does not exist\"}"}"#, to: socketID)
-        #expect(client.state.name == "connected")
+        expectEqual(client.state.name, "connected")
         pusher.server.close(socketID, .normal)
         guard case .disconnected(let error?) = client.state else {
             Issue.record("the state is \(client.state)")
             return
         }
-        #expect(error.serverCode == 4001)
+        expectEqual(error.serverCode, 4001)
     }
 
     @Test func `run returns after disconnect and when its task is cancelled`() async throws {
@@ -248,7 +248,7 @@ import Testing
         try await client.connected()
         cancelled.cancel()
         try await cancelled.value
-        #expect(client.state == .disconnected(nil))
+        expectEqual(client.state, .disconnected(nil))
     }
 
     @Test func `run throws if the server rejects the client`() async throws {
@@ -270,7 +270,7 @@ import Testing
         // Moves the clock when the call waits, so that its deadline is set.
         while client.waiterCount < 1 { await Task.yield() }
         pusher.clock.advance(by: .seconds(5))
-        #expect(await timed.value == .timedOut)
+        await expectEqual(timed.value, .timedOut)
 
         let disconnected = Task { () -> PusherError.Code? in
             do throws(PusherError) { try await client.connected(within: .seconds(500)) } catch { return error.code }
@@ -278,14 +278,14 @@ import Testing
         }
         while client.waiterCount < 1 { await Task.yield() }
         client.disconnect()
-        #expect(await disconnected.value == .disconnected)
+        await expectEqual(disconnected.value, .disconnected)
 
         let cancelled = Task { () -> PusherError.Code? in
             do throws(PusherError) { try await client.connected(within: .seconds(500)) } catch { return error.code }
             return nil
         }
         cancelled.cancel()
-        #expect(await cancelled.value == .cancelled)
+        await expectEqual(cancelled.value, .cancelled)
     }
 
     @Test func `the error of a cancelled call names the call, and the client continues`() async throws {
@@ -301,12 +301,12 @@ import Testing
         subscribing.cancel()
         let first = try await #require(throws: PusherError.self) { try await connecting.value }
         let second = try await #require(throws: PusherError.self) { try await subscribing.value }
-        #expect(first.code == .cancelled && first.message.hasPrefix("connected(within:) was cancelled with its task."))
-        #expect(second.code == .cancelled && second.message.hasPrefix("subscribed(within:) of prices was cancelled with its task."))
-        #expect(client.waiterCount == 0)
+        expect(first.code == .cancelled && first.message.hasPrefix("connected(within:) was cancelled with its task."))
+        expect(second.code == .cancelled && second.message.hasPrefix("subscribed(within:) of prices was cancelled with its task."))
+        expectEqual(client.waiterCount, 0)
         pusher.network.condition = .up
         pusher.clock.advance(by: .seconds(60))
-        #expect(client.state.name == "connected" && channel.state == .subscribed)
+        expect(client.state.name == "connected" && channel.state == .subscribed)
     }
 
     @Test func `an invalid configuration fails with the reason`() async throws {
@@ -316,7 +316,7 @@ import Testing
             Issue.record("the state is \(client.state)")
             return
         }
-        #expect(error.message.contains("key must not be empty"))
+        expect(error.message.contains("key must not be empty"))
     }
 
     struct InvalidValue: Sendable, CustomTestStringConvertible {
@@ -348,9 +348,9 @@ import Testing
         let client = pusher.client(configure: value.set)
         client.connect()
         let error = try await #require(throws: PusherError.self) { try await client.connected() }
-        #expect(error.code == .invalidConfiguration && error.message.contains(value.name), "\(error)")
+        expect(error.code == .invalidConfiguration && error.message.contains(value.name), "\(error)")
         await #expect(throws: error) { try await client.run() }
-        #expect(pusher.server.socketIDs.isEmpty && pusher.clock.untilNextDeadline == nil)
+        expect(pusher.server.socketIDs.isEmpty && pusher.clock.untilNextDeadline == nil)
     }
 
     /// Each of them never expires, alone and added to another.
@@ -369,7 +369,7 @@ import Testing
             let channel = try client.subscribe("private-one")
             try await channel.subscribed(within: limit)
             pusher.server.drop(try #require(client.socketID))
-            #expect(client.state == .connecting)
+            expectEqual(client.state, .connecting)
             client.disconnect()
         }
     }
@@ -378,12 +378,12 @@ import Testing
         let pusher = try await InMemoryPusher()
         let client = pusher.client { $0.port = 1 }
         let idle = try await #require(throws: PusherError.self) { try await client.connected(within: .zero) }
-        #expect(idle.code == .timedOut && idle.message.contains("connect()") && idle.cause == nil)
+        expect(idle.code == .timedOut && idle.message.contains("connect()") && idle.cause == nil)
         client.connect()
         let failed = try await #require(throws: PusherError.self) { try await client.connected(within: .zero) }
         let loss = try #require(failed.cause as? PusherError)
-        #expect(failed.code == .timedOut && failed.message.contains(loss.message))
-        #expect(loss.code == .connectionLost && (loss.cause as? TransportError)?.code == .refused)
+        expect(failed.code == .timedOut && failed.message.contains(loss.message))
+        expect(loss.code == .connectionLost && (loss.cause as? TransportError)?.code == .refused)
         client.disconnect()
     }
 
@@ -392,11 +392,11 @@ import Testing
         var client: PusherClient? = pusher.client()
         client?.connect()
         let states = try #require(client?.states)
-        #expect(pusher.server.socketIDs.count == 1)
+        expectEqual(pusher.server.socketIDs.count, 1)
         client = nil
-        #expect(pusher.server.socketIDs.isEmpty)
-        #expect(await states.pending().map(\.name) == ["connected", "disconnected"])
-        #expect(states.endReason == .ended)
+        expect(pusher.server.socketIDs.isEmpty)
+        await expectEqual(states.pending().map(\.name), ["connected", "disconnected"])
+        expectEqual(states.endReason, .ended)
     }
 
     @Test func `the client reconnects to a server that restarts`() async throws {
@@ -404,10 +404,10 @@ import Testing
         let client = pusher.client()
         client.connect()
         await pusher.server.stop()
-        #expect(client.state == .connecting)
+        expectEqual(client.state, .connecting)
         _ = try await pusher.server.start(on: pusher.network.listener(host: pusher.address.host, port: pusher.address.port))
         pusher.clock.advance(by: .seconds(60))
-        #expect(client.state.name == "connected")
+        expectEqual(client.state.name, "connected")
     }
 
     @Test func `updates of all kinds arrive in the order in which they occurred`() async throws {
@@ -447,10 +447,11 @@ import Testing
             "presence-room gap",
         ]
         let loss = ["prices pending", "presence-room pending", "connecting", "connectionLost", "retry"]
-        #expect(
-            lines == ["connecting"] + arrival + ["price 1"] + loss + secondArrival
+        expectEqual(
+            lines,
+            ["connecting"] + arrival + ["price 1"] + loss + secondArrival
                 + ["price 2", "presence-room unsubscribed", "prices pending", "disconnected"])
-        #expect(updates.endReason == nil && prices.state == .pending)
+        expect(updates.endReason == nil && prices.state == .pending)
     }
 
     @Test func `updates continue after connecting again and finish when the client is released`() async throws {
@@ -464,8 +465,8 @@ import Testing
         client = nil
         var attempts: [Int] = []
         for await case .attempt(let number) in updates { attempts.append(number) }
-        #expect(attempts == [1, 2])
-        #expect(updates.endReason == .ended)
+        expectEqual(attempts, [1, 2])
+        expectEqual(updates.endReason, .ended)
     }
 
     @Test func `frames precede the updates that they cause`() async throws {
@@ -490,8 +491,9 @@ import Testing
             case .connectingIn, .members, .gap, .subscriptionCount, .user, .watchlist: ""
             }
         }
-        #expect(
-            lines == [
+        expectEqual(
+            lines,
+            [
                 "connecting", "attempt", #"{"event":"pusher:connection_established""#, "connected",
                 #"sends {"event":"pusher:subscribe","data":{"channel":"prices"}}"#,
                 #"{"event":"pusher_internal:subscription_succeeded""#, "subscribed", #"{"event":"price""#, "price",

@@ -65,9 +65,9 @@ private struct Failing: Decodable {
             try self.pusher.server.publish("price", to: ["prices", "others"], data: Price(value: Double(number)))
             self.pusher.server.publish("other", to: "prices", data: "not a price")
         }
-        #expect(await self.pending(onChannel) == [1, 2, 3])
-        #expect(await self.pending(everywhere) == [1, 1, 2, 2, 3, 3])
-        #expect(self.client.counters.decodingFailures == 0)
+        await expectEqual(self.pending(onChannel), [1, 2, 3])
+        await expectEqual(self.pending(everywhere), [1, 1, 2, 2, 3, 3])
+        expectEqual(self.client.counters.decodingFailures, 0)
     }
 
     @Test(arguments: [
@@ -79,16 +79,16 @@ private struct Failing: Decodable {
         self.pusher.server.publish("price", to: "prices", data: data)
         try self.pusher.server.publish("price", to: "prices", data: Price(value: 2))
         // Nothing is decoded until the events are received.
-        #expect(self.client.counters.decodingFailures == 0)
-        #expect(await self.pending(events) == [2])
+        expectEqual(self.client.counters.decodingFailures, 0)
+        await expectEqual(self.pending(events), [2])
         let reported = await errors.pending()
-        #expect(reported.map(\.code) == [.decodingFailed])
+        expectEqual(reported.map(\.code), [.decodingFailed])
         let error = try #require(reported.first)
-        #expect(error.message == "Cannot decode the event \"price\" on prices as Price: \(reason). The event was skipped.")
-        #expect(error.cause is DecodingError || error.cause is JSONError)
-        #expect(!"\(error)".contains("hunter2") && self.client.counters.decodingFailures == 1)
-        #expect(await updates.pending().contains { if case .error(error) = $0 { true } else { false } })
-        #expect(self.client.state.name == "connected" && events.dropped == 0)
+        expectEqual(error.message, "Cannot decode the event \"price\" on prices as Price: \(reason). The event was skipped.")
+        expect(error.cause is DecodingError || error.cause is JSONError)
+        expect(!"\(error)".contains("hunter2") && self.client.counters.decodingFailures == 1)
+        await expect(updates.pending().contains { if case .error(error) = $0 { true } else { false } })
+        expect(self.client.state.name == "connected" && events.dropped == 0)
     }
 
     @Test func `an event without data is reported`() async throws {
@@ -96,10 +96,10 @@ private struct Failing: Decodable {
         raw.client.connect()
         let (events, errors) = (raw.client.events("a", as: Price.self), raw.client.errors)
         raw.server.send(#"{"event":"a"}"#)
-        #expect(await self.pending(events).isEmpty)
+        await expect(self.pending(events).isEmpty)
         let reported = await errors.pending()
-        #expect(reported.map(\.message) == [#"Cannot decode the event "a" as Price: it has no data. The event was skipped."#])
-        #expect((reported.first?.cause as? PusherError)?.code == .noData)
+        expectEqual(reported.map(\.message), [#"Cannot decode the event "a" as Price: it has no data. The event was skipped."#])
+        expectEqual((reported.first?.cause as? PusherError)?.code, .noData)
     }
 
     @Test func `an error of the application is the cause, and not in the message`() async throws {
@@ -108,7 +108,7 @@ private struct Failing: Decodable {
         self.prices.unsubscribe()
         for await _ in events { Issue.record("the value should not be decoded") }
         let error = try #require(await errors.pending().first)
-        #expect(error.cause is ApplicationError && error.message.contains("ApplicationError") && !"\(error)".contains("hunter2"))
+        expect(error.cause is ApplicationError && error.message.contains("ApplicationError") && !"\(error)".contains("hunter2"))
     }
 
     @Test func `a value may call the client while it is decoded, and need not be Sendable`() async throws {
@@ -117,7 +117,7 @@ private struct Failing: Decodable {
         let events = self.prices.events("price", as: CuriousValue.self, with: decoder)
         self.pusher.server.publish("price", to: "prices", data: "{}")
         let value = await events.first { _ in true }
-        #expect(value?.state == "disconnected")
+        expectEqual(value?.state, "disconnected")
     }
 
     @Test func `a sequence of values is iterated again after its task was cancelled`() async throws {
@@ -129,43 +129,43 @@ private struct Failing: Decodable {
         first.cancel()
         await first.value
         try self.pusher.server.publish("price", to: "prices", data: Price(value: 2))
-        #expect(await self.pending(events) == [2] && seen.all == [1])
+        await expect(self.pending(events) == [2] && seen.all == [1])
     }
 
     @Test func `a second iterator of values takes over from the first, without losing an event`() async throws {
         let events = self.prices.events("price", as: Price.self)
         for number in 1...3 { try self.pusher.server.publish("price", to: "prices", data: Price(value: Double(number))) }
         var first: PusherDecodedEvents<Price>.AsyncIterator? = events.makeAsyncIterator()
-        #expect(await first?.next()?.value == 1)
+        await expectEqual(first?.next()?.value, 1)
         first = nil
         let second = events.makeAsyncIterator()
-        #expect(await second.next()?.value == 2)
+        await expectEqual(second.next()?.value, 2)
         let third = events.makeAsyncIterator()
         // The second one had taken the event from the buffer before.
-        #expect(await second.next()?.value == 3)
-        #expect(await second.next() == nil)
+        await expectEqual(second.next()?.value, 3)
+        await expectNil(second.next())
         try self.pusher.server.publish("price", to: "prices", data: Price(value: 4))
-        #expect(await third.next()?.value == 4)
+        await expectEqual(third.next()?.value, 4)
     }
 
     @Test func `a sequence of values has a buffer, drops events and finishes`() async throws {
         let events = self.prices.events("price", as: Price.self, buffer: .dropOldest(2))
         for number in 1...5 { try self.pusher.server.publish("price", to: "prices", data: Price(value: Double(number))) }
-        #expect(events.dropped == 3 && events.endReason == nil)
+        expect(events.dropped == 3 && events.endReason == nil)
         self.prices.unsubscribe()
         var values: [Double] = []
         for await price in events { values.append(price.value) }
-        #expect(values == [4, 5] && events.endReason == .ended)
+        expect(values == [4, 5] && events.endReason == .ended)
     }
 
     @Test func `a sequence of values does not keep its client alive`() async throws {
         var client: PusherClient? = self.pusher.client()
         client?.connect()
         let events = try #require(client).events("price", as: Price.self)
-        #expect(self.pusher.server.socketIDs.count == 2)
+        expectEqual(self.pusher.server.socketIDs.count, 2)
         client = nil
-        #expect(self.pusher.server.socketIDs.count == 1)
-        #expect(await self.pending(events).isEmpty && events.endReason == .closed(.requested))
+        expectEqual(self.pusher.server.socketIDs.count, 1)
+        await expect(self.pending(events).isEmpty && events.endReason == .closed(.requested))
     }
 
     @Test @MainActor func `values are decoded on the actor of the loop`() async throws {
@@ -177,6 +177,6 @@ private struct Failing: Decodable {
         self.prices.unsubscribe()
         var count = 0
         for await _ in events { count += 1 }
-        #expect(count == 1)
+        expectEqual(count, 1)
     }
 }

@@ -86,21 +86,21 @@ struct Dialect: Sendable, CustomTestStringConvertible {
     func `channels are subscribed and rejected`(dialect: Dialect) async throws {
         let raw = try await self.connected(dialect)
         let channels = try ["one", "private-one", "presence-room", "private-rejected"].map { try raw.client.subscribe($0) }
-        #expect(channels.prefix(3).map(\.state) == [.subscribed, .subscribed, .subscribed])
+        expectEqual(channels.prefix(3).map(\.state), [.subscribed, .subscribed, .subscribed])
         if case .failed(let error) = channels[3].state {
-            #expect(error.code == .subscriptionRejected)
+            expectEqual(error.code, .subscriptionRejected)
         } else {
             Issue.record("the rejected channel is \(channels[3].state)")
         }
-        #expect(raw.client.state == .connected(socketID: "1.2"))
+        expectEqual(raw.client.state, .connected(socketID: "1.2"))
     }
 
     @Test(arguments: Dialect.all)
     func `each member joins and leaves once`(dialect: Dialect) async throws {
         let raw = try await self.connected(dialect)
         let room = try raw.client.subscribe("presence-room")
-        #expect(room.members.map(\.id) == ["11", "22"])
-        #expect(room.members[id: "11"]?.info == ["name": "A"])
+        expectEqual(room.members.map(\.id), ["11", "22"])
+        expectEqual(room.members[id: "11"]?.info, ["name": "A"])
         let changes = room.memberChanges
         let (added, removed) = ("pusher_internal:member_added", "pusher_internal:member_removed")
         for (event, data) in [(added, dialect.added), (added, dialect.added), (removed, dialect.removed), (removed, dialect.removed)] {
@@ -108,18 +108,18 @@ struct Dialect: Sendable, CustomTestStringConvertible {
         }
         let seen = await changes.pending()
         guard seen.count == 2, case .joined(let joined) = seen[0], case .left(let left) = seen[1] else {
-            return #expect(Bool(false), "\(seen)")
+            return expect(Bool(false), "\(seen)")
         }
-        #expect(joined.id == "33" && left.id == "33" && room.members.count == 2)
+        expect(joined.id == "33" && left.id == "33" && room.members.count == 2)
     }
 
     @Test(arguments: Dialect.all)
     func `pings get pongs in both directions`(dialect: Dialect) async throws {
         let raw = try await self.connected(dialect)
         raw.server.send(#"{"event":"pusher:ping"\#(dialect.ping)}"#)
-        #expect(raw.server.received.take() == [["event": "pusher:pong", "data": [:]]])
+        expectEqual(raw.server.received.take(), [["event": "pusher:pong", "data": [:]]])
         raw.clock.advance(by: .seconds(1000))
-        #expect(raw.client.counters.lastRoundTrip == .zero && raw.client.state == .connected(socketID: "1.2") && raw.server.accepted == 1)
+        expect(raw.client.counters.lastRoundTrip == .zero && raw.client.state == .connected(socketID: "1.2") && raw.server.accepted == 1)
     }
 
     @Test(arguments: Dialect.all)
@@ -132,10 +132,10 @@ struct Dialect: Sendable, CustomTestStringConvertible {
             #"{"event":"client-typing","channel":"presence-room","data":\#(dialect.clientEvent),"user_id":"11"}"#,
             #"{"event":"pusher:cache_miss","channel":"presence-room"\#(dialect.cacheMiss)}"#)
         let error = await errors.pending()
-        #expect(error.map(\.serverCode) == [4301] && error.first?.message.contains("text") == true)
+        expect(error.map(\.serverCode) == [4301] && error.first?.message.contains("text") == true)
         let seen = await events.pending()
-        #expect(seen.map(\.name) == ["client-typing", "pusher:cache_miss"] && seen.first?.userID == "11")
-        #expect(try seen.first?.decode([String: Bool].self) == ["on": true])
+        expect(seen.map(\.name) == ["client-typing", "pusher:cache_miss"] && seen.first?.userID == "11")
+        try expectEqual(seen.first?.decode([String: Bool].self), ["on": true])
     }
 
     @Test func `an error event and a close without a code disconnect the client`() async throws {
@@ -145,10 +145,10 @@ struct Dialect: Sendable, CustomTestStringConvertible {
             raw.server.send(#"{"event":"pusher:error","data":"{\"code\":\#(code),\"message\":\"text\"}"}"#)
             raw.server.close(.noStatus)
             if isFinal {
-                guard case .disconnected(let error?) = raw.client.state else { return #expect(Bool(false), "\(code): \(raw.client.state)") }
-                #expect(error.code == .rejected && error.serverCode == code)
+                guard case .disconnected(let error?) = raw.client.state else { return expect(Bool(false), "\(code): \(raw.client.state)") }
+                expect(error.code == .rejected && error.serverCode == code)
             } else {
-                #expect(raw.client.state.name == "connected" && raw.server.accepted == 2)
+                expect(raw.client.state.name == "connected" && raw.server.accepted == 2)
             }
         }
     }

@@ -5,6 +5,7 @@ import PusherTesting
 import PusherWire
 import RealtimeCore
 import RealtimeCoding
+import TestSupport
 import Testing
 
 /// Encrypted channels from the publisher to the client, with the embedded server.
@@ -31,14 +32,14 @@ import Testing
         try await publisher.triggerBatch([try PusherBatchEvent("c", on: channel, data: "secret")])
         pusher.server.publish("d", to: channel, data: "secret")
         let received = await events.pending().filter { $0.name != "pusher:cache_miss" }
-        #expect(received.map(\.data) == [#"{"secret":"first"}"#, "secret", "secret", "secret"])
+        expectEqual(received.map(\.data), [#"{"secret":"first"}"#, "secret", "secret", "secret"])
         let frames = await updates.pending().compactMap { if case .frame(let text) = $0 { text } else { nil } }
-        #expect(frames.count > 4 && !frames.contains { $0.contains("secret") })
+        expect(frames.count > 4 && !frames.contains { $0.contains("secret") })
         if channel.contains("cache") {
             let late = pusher.client()
             let cached = try late.subscribe(channel).events()
             late.connect()
-            #expect(await cached.pending().map(\.name) == ["d"])
+            await expectEqual(cached.pending().map(\.name), ["d"])
         }
     }
 
@@ -61,7 +62,7 @@ import Testing
         for number in 1...3 { try await publisher.publish("a", to: "private-encrypted-a", data: "\(number)") }
         var received: [String?] = []
         for await event in events.prefix(3) { received.append(event.data) }
-        #expect(received == ["1", "2", "3"])
+        expectEqual(received, ["1", "2", "3"])
     }
 
     @Test func `events that can't be decrypted are errors with the encrypted event, and don't contain plain text or keys`() async throws {
@@ -74,9 +75,9 @@ import Testing
         pusher.server.publish("b", to: "private-encrypted-a", data: "readable")
         let failures = await errors.pending()
         let failure = try #require(failures.first?.cause as? PusherDecryptionFailure)
-        #expect(failures.map(\.code) == [.decryptionFailed] && failure.reason == .wrongKey && failure.event.name == "a")
-        #expect(failure.event.data?.contains("ciphertext") == true && failures.first?.message.contains("ciphertext") == false)
-        #expect(await events.pending().map(\.data) == ["readable"])
+        expect(failures.map(\.code) == [.decryptionFailed] && failure.reason == .wrongKey && failure.event.name == "a")
+        expect(failure.event.data?.contains("ciphertext") == true && failures.first?.message.contains("ciphertext") == false)
+        await expectEqual(events.pending().map(\.data), ["readable"])
     }
 
     @Test func `an endpoint of the embedded server authorizes encrypted channels`() async throws {
@@ -88,7 +89,7 @@ import Testing
         let events = channel.events()
         try await channel.subscribed()
         pusher.server.publish("a", to: "private-encrypted-a", data: "1")
-        #expect(await events.pending().map(\.data) == ["1"])
+        await expectEqual(events.pending().map(\.data), ["1"])
     }
 
     @Test(arguments: [nil, "", "AAAA"])
@@ -97,7 +98,7 @@ import Testing
         let publisher = self.publisher(pusher, key: key)
         for channels in [["private-encrypted-a"], ["private-encrypted-cache-a"]] {
             let error = await #expect(throws: PusherError.self) { try await publisher.publish("a", to: channels, data: "secret") }
-            #expect(error?.code == .invalidConfiguration && error?.channel == channels[0])
+            expect(error?.code == .invalidConfiguration && error?.channel == channels[0])
         }
         #expect(throws: PusherError.self) { try publisher.authorize(socketID: "1.2", channel: "private-encrypted-a") }
     }
@@ -111,7 +112,7 @@ import Testing
         let batch = await #expect(throws: PusherError.self) {
             try await publisher.triggerBatch([try PusherBatchEvent("a", on: channel, data: data)])
         }
-        #expect(single?.code == .dataTooLarge && batch?.code == .dataTooLarge)
+        expect(single?.code == .dataTooLarge && batch?.code == .dataTooLarge)
     }
 
     @Test func `an event on an encrypted channel is published on it alone`() async throws {
@@ -120,6 +121,6 @@ import Testing
         let error = await #expect(throws: PusherError.self) {
             try await publisher.publish("a", to: ["one", "private-encrypted-a"], data: "1")
         }
-        #expect(error?.code == .invalidChannelName && error?.channel == "private-encrypted-a")
+        expect(error?.code == .invalidChannelName && error?.channel == "private-encrypted-a")
     }
 }

@@ -37,12 +37,11 @@ import Testing
             try await client.connected()
         }
         let error = self.error(of: result)
-        #expect(error?.code == .timedOut)
-        #expect(
-            error?.message
-                == "Waited 30.0 seconds of real time while the test clock did not advance: the client is not connecting. Call connect() first."
-        )
-        #expect(self.pusher.clock.untilNextDeadline == nil)
+        expectEqual(error?.code, .timedOut)
+        expectEqual(
+            error?.message,
+            "Waited 30.0 seconds of real time while the test clock did not advance: the client is not connecting. Call connect() first.")
+        expectNil(self.pusher.clock.untilNextDeadline)
     }
 
     @Test func `the wait for a subscription says so as well`() async throws {
@@ -50,7 +49,7 @@ import Testing
         let result = try await self.standStill(until: { self.pusher.clock.untilNextDeadline != nil }) { () throws(PusherError) in
             try await channel.subscribed()
         }
-        #expect(self.error(of: result)?.message.contains("Call connect() first.") == true)
+        expectEqual(self.error(of: result)?.message.contains("Call connect() first."), true)
     }
 
     @Test func `a call that waits for the next attempt says that the clock must be advanced`() async throws {
@@ -58,7 +57,7 @@ import Testing
         let client = self.pusher.client()
         client.connect()
         let deadline = self.pusher.clock.untilNextDeadline
-        #expect(deadline != nil)
+        expect(deadline != nil)
         let error = await withTaskGroup(of: PusherError?.self) { group in
             group.addTask {
                 do throws(PusherError) {
@@ -70,13 +69,13 @@ import Testing
             self.pusher.clock.time.elapsedInRealTime(self.limit)
             return await group.next() ?? nil
         }
-        #expect(error?.code == .timedOut)
-        #expect(error?.message.contains("while the test clock did not advance") == true)
-        #expect(error?.message.contains("the in-memory network is down") == true)
+        expectEqual(error?.code, .timedOut)
+        expectEqual(error?.message.contains("while the test clock did not advance"), true)
+        expectEqual(error?.message.contains("the in-memory network is down"), true)
         // The client continues.
         self.pusher.network.condition = .up
         self.pusher.clock.advance(by: .seconds(60))
-        #expect(client.state.name == "connected")
+        expectEqual(client.state.name, "connected")
     }
 
     @Test func `a sequence of a client that is not connecting finishes if a task waits`() async throws {
@@ -86,13 +85,13 @@ import Testing
         let result = try await self.standStill(until: { events.consumer.buffer.hasWaitingReader }) { () throws(PusherError) in
             await events.first { _ in true }
         }
-        guard case .success(nil) = result else { return #expect(Bool(false), "the sequence should finish") }
-        #expect(events.endReason?.description.contains("The client is not connecting. Call connect() first.") == true)
+        guard case .success(nil) = result else { return expect(Bool(false), "the sequence should finish") }
+        expectEqual(events.endReason?.description.contains("The client is not connecting. Call connect() first."), true)
         // The client and other sequences can still be used.
-        #expect(unread.endReason == nil)
+        expectNil(unread.endReason)
         client.connect()
         self.pusher.server.publish("a", to: "other", data: "1")
-        #expect(await unread.pending().map(\.name) == ["a"])
+        await expectEqual(unread.pending().map(\.name), ["a"])
     }
 
     @Test func `a sequence of a server without clients finishes if a task waits`() async throws {
@@ -100,8 +99,8 @@ import Testing
         let result = try await self.standStill(until: { events.consumer.buffer.hasWaitingReader }) { () throws(PusherError) in
             await events.first { _ in true }
         }
-        guard case .success(nil) = result else { return #expect(Bool(false), "the sequence should finish") }
-        #expect(events.endReason?.description.contains("No client is connected to the server.") == true)
+        guard case .success(nil) = result else { return expect(Bool(false), "the sequence should finish") }
+        expectEqual(events.endReason?.description.contains("No client is connected to the server."), true)
     }
 
     @Test func `a sequence of a connected client continues`() async throws {
@@ -112,16 +111,16 @@ import Testing
         try await eventually { events.consumer.buffer.hasWaitingReader }
         self.pusher.clock.time.elapsedInRealTime(self.limit)
         self.pusher.server.publish("a", to: "prices", data: "1")
-        #expect(await task.value == "a")
+        await expectEqual(task.value, "a")
     }
 
     @Test func `a client for which no task waits is not affected`() async throws {
         let client = self.pusher.client()
         let states = client.states
         self.pusher.clock.time.elapsedInRealTime(self.limit)
-        #expect(client.state == .initialized)
-        #expect(states.endReason == nil)
+        expectEqual(client.state, .initialized)
+        expectNil(states.endReason)
         client.connect()
-        #expect(client.state.name == "connected")
+        expectEqual(client.state.name, "connected")
     }
 }

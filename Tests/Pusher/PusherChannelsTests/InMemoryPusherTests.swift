@@ -1,4 +1,5 @@
 import PusherTesting
+import TestSupport
 import Testing
 
 // One import, as users write it.
@@ -9,15 +10,15 @@ import Testing
         anna.connect()
         bert.connect()
         let rooms = (try anna.subscribe("presence-room"), try bert.subscribe("presence-room"))
-        #expect(rooms.1.members.map(\.id) == ["anna", "bert"])
-        #expect(rooms.1.members[id: "anna"]?.info == ["name": "Anna"])
+        expectEqual(rooms.1.members.map(\.id), ["anna", "bert"])
+        expectEqual(rooms.1.members[id: "anna"]?.info, ["name": "Anna"])
         let events = rooms.1.events()
         try rooms.0.trigger("client-typing", ["on": true])
-        #expect(await events.pending().map(\.name) == ["client-typing"])
+        await expectEqual(events.pending().map(\.name), ["client-typing"])
         pusher.network.cut()
-        #expect(anna.state == .connecting && bert.state == .connecting)
+        expect(anna.state == .connecting && bert.state == .connecting)
         pusher.clock.advance(by: .seconds(1))
-        #expect(anna.state.name == "connected" && bert.state.name == "connected")
+        expect(anna.state.name == "connected" && bert.state.name == "connected")
     }
 
     @Test func `pending events are decoded, and reported if that fails`() async throws {
@@ -26,11 +27,11 @@ import Testing
         client.connect()
         let (errors, numbers) = (client.errors, try client.subscribe("numbers").events("number", as: Int.self))
         for data in ["1", "two", "3"] { pusher.server.publish("number", to: "numbers", data: data) }
-        #expect(await numbers.pending() == [1, 3])
-        #expect(await errors.pending().map(\.code) == [.decodingFailed])
+        await expectEqual(numbers.pending(), [1, 3])
+        await expectEqual(errors.pending().map(\.code), [.decodingFailed])
         pusher.server.publish("number", to: "numbers", data: "4")
-        #expect(await numbers.pending() == [4])
-        #expect(await numbers.pending().isEmpty)
+        await expectEqual(numbers.pending(), [4])
+        await expect(numbers.pending().isEmpty)
     }
 
     @Test func `the app, the hooks and the configuration of a client can be changed`() async throws {
@@ -39,20 +40,20 @@ import Testing
         let pusher = try await InMemoryPusher(hooks: hooks) { app in
             (app.key, app.secret) = ("another-key", "another-secret")
         }
-        #expect(pusher.server.app.key == "another-key")
+        expectEqual(pusher.server.app.key, "another-key")
         let client = pusher.client { $0.subscriptionTimeout = .seconds(3) }
-        #expect(client.configuration.subscriptionTimeout == .seconds(3))
+        expectEqual(client.configuration.subscriptionTimeout, .seconds(3))
         client.connect()
         let orders = try client.subscribe("private-orders")
         let error = await #expect(throws: PusherError.self) { try await orders.subscribed() }
-        #expect(error?.message.contains("closed") == true)
+        expectEqual(error?.message.contains("closed"), true)
     }
 
     @Test func `code that creates its client receives a configuration`() async throws {
         let pusher = try await InMemoryPusher()
         let client = PusherClient(pusher.configuration(userID: "anna"))
         client.connect()
-        #expect(try client.subscribe("presence-room").members.me?.id == "anna")
+        try expectEqual(client.subscribe("presence-room").members.me?.id, "anna")
     }
 
     @Test func `the authorization endpoint signs or refuses`() async throws {
@@ -67,10 +68,10 @@ import Testing
         anna.connect()
         let room = try anna.subscribe("presence-room")
         try await room.subscribed()
-        #expect(room.members.me?.id == "anna")
+        expectEqual(room.members.me?.id, "anna")
         let refused = try stranger.subscribe("presence-room")
         let error = await #expect(throws: PusherError.self) { try await refused.subscribed() }
-        #expect(error?.code == .authorizationFailed)
+        expectEqual(error?.code, .authorizationFailed)
     }
 
     @Test func `the authorization endpoint authenticates users`() async throws {
@@ -79,7 +80,7 @@ import Testing
         let client = pusher.client { $0.userAuthenticator = .endpoint(endpoint) }
         client.connect()
         client.user.signIn()
-        #expect(try await client.user.signedIn().id == "anna")
+        try await expectEqual(client.user.signedIn().id, "anna")
     }
 
     @Test func `the authorization endpoint accepts everything by default`() async throws {
@@ -89,6 +90,6 @@ import Testing
         client.connect()
         try await client.subscribe("private-orders").subscribed()
         let error = await #expect(throws: TransportError.self) { try await pusher.startAuthorizationEndpoint() }
-        #expect(error?.code == .addressInUse)
+        expectEqual(error?.code, .addressInUse)
     }
 }

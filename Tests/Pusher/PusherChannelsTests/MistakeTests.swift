@@ -50,36 +50,36 @@ struct MistakeTests {
         client.connect()
         let error = try #require(await errors.first { _ in true })
         client.disconnect()
-        #expect(error.message.contains("\(address.host):\(address.port)"))
+        expect(error.message.contains("\(address.host):\(address.port)"))
         return error.message
     }
 
     @Test func `a web server's page is named by its title`() async throws {
         try await self.withListener(OtherServer()) { address in
             let message = try await self.failure(address, useTLS: false)
-            #expect(message.contains("404 Not Found and a web page titled \"Welcome\"") && !message.contains("shop"))
+            expect(message.contains("404 Not Found and a web page titled \"Welcome\"") && !message.contains("shop"))
             let endpoint = Endpoint(scheme: "http", host: address.host, port: address.port)
             let publisher = PusherPublisher(appID: "1", key: "key", secret: "secret", endpoint: endpoint)
             let error = await #expect(throws: PusherError.self) { try await publisher.publish("event", to: ["one"], data: "1") }
-            #expect(error?.message.contains("404 Not Found and a web page titled \"Welcome\"") == true)
+            expectEqual(error?.message.contains("404 Not Found and a web page titled \"Welcome\""), true)
         }
     }
 
     @Test func `a port that expects TLS suggests a secure URL`() async throws {
         try await self.withListener(tls: true, OtherServer()) { address in
             let message = try await self.failure(address, useTLS: false)
-            #expect(message.contains("use wss://"))
+            expect(message.contains("use wss://"))
             let endpoint = Endpoint(scheme: "http", host: address.host, port: address.port)
             let publisher = PusherPublisher(appID: "1", key: "key", secret: "secret", endpoint: endpoint)
             let error = await #expect(throws: PusherError.self) { try await publisher.publish("event", to: ["one"], data: "1") }
-            #expect(error?.message.contains("use https://") == true)
+            expectEqual(error?.message.contains("use https://"), true)
         }
     }
 
     @Test func `a port without TLS suggests an unencrypted URL`() async throws {
         try await self.withListener(OtherServer()) { address in
             let message = try await self.failure(address, useTLS: true)
-            #expect(message.contains("use ws://"))
+            expect(message.contains("use ws://"))
         }
     }
 
@@ -94,7 +94,7 @@ struct MistakeTests {
             Issue.record("\(client.state)")
             return
         }
-        #expect(error.code == .invalidConfiguration && error.message.contains(expected))
+        expect(error.code == .invalidConfiguration && error.message.contains(expected))
     }
 
     @Test func `a wrong secret is the suggested reason for a rejected signature`() async throws {
@@ -102,12 +102,12 @@ struct MistakeTests {
         let client = pusher.client { $0.authorizer = .secret("wrong") }
         client.connect()
         let error = await #expect(throws: PusherError.self) { try await client.subscribe("private-one").subscribed() }
-        #expect(error?.code == .subscriptionRejected && error?.channel == "private-one")
-        #expect(error?.message.contains("Check the key and the secret") == true)
+        expect(error?.code == .subscriptionRejected && error?.channel == "private-one")
+        expectEqual(error?.message.contains("Check the key and the secret"), true)
         let endpoint = Endpoint(scheme: "http", host: pusher.address.host, port: pusher.address.port)
         let publisher = PusherPublisher(appID: "1", key: "key", secret: "wrong", endpoint: endpoint, http: pusher.network.transports().http)
         let rejection = await #expect(throws: PusherError.self) { try await publisher.publish("event", to: ["one"], data: "1") }
-        #expect(rejection?.message.contains("Check the app ID, the key and the secret.") == true)
+        expectEqual(rejection?.message.contains("Check the app ID, the key and the secret."), true)
     }
 
     @Test func `a wrong key is reported once`() async throws {
@@ -116,7 +116,7 @@ struct MistakeTests {
         let errors = client.errors
         client.connect()
         let reported = await errors.pending()
-        #expect(reported.map(\.serverCode) == [4001] && reported.map(\.code) == [.rejected])
+        expect(reported.map(\.serverCode) == [4001] && reported.map(\.code) == [.rejected])
     }
 
     @Test func `what is missing in the configuration is named as in code`() async throws {
@@ -124,25 +124,25 @@ struct MistakeTests {
         let client = pusher.client { $0.authorizer = nil }
         client.connect()
         let channel = await #expect(throws: PusherError.self) { try await client.subscribe("private-one").subscribed() }
-        #expect(channel?.message == "private-one requires authorization: set `PusherConfiguration.authorizer`.")
+        expectEqual(channel?.message, "private-one requires authorization: set `PusherConfiguration.authorizer`.")
         client.user.signIn()
         let user = await #expect(throws: PusherError.self) { try await client.user.signedIn() }
-        #expect(user?.message == "Signing in requires authentication: set `PusherConfiguration.userAuthenticator`.")
+        expectEqual(user?.message, "Signing in requires authentication: set `PusherConfiguration.userAuthenticator`.")
         let filter = #expect(throws: PusherError.self) { try client.subscribe("one", filter: .equals("a", "b")) }
-        #expect(filter?.message.contains("set `PusherConfiguration.allowsFilters`") == true)
+        expectEqual(filter?.message.contains("set `PusherConfiguration.allowsFilters`"), true)
     }
 
     @Test func `a rejection that is about authentication suggests to check the secret`() {
         for reason in ["Invalid signature", "Authentication error: Channel requires authentication."] {
             let error = PusherError.subscriptionRejected("private-a", reason, serverCode: nil)
-            #expect(error.message.hasSuffix(" Check the key and the secret that sign subscriptions."))
+            expect(error.message.hasSuffix(" Check the key and the secret that sign subscriptions."))
         }
-        #expect(!PusherError.subscriptionRejected("private-a", "Not allowed.", serverCode: nil).message.contains("secret"))
+        expect(!PusherError.subscriptionRejected("private-a", "Not allowed.", serverCode: nil).message.contains("secret"))
     }
 
     @Test func `an error describes itself without Foundation's general text`() {
-        #expect(PusherError(.timedOut, "It took too long.").localizedDescription == "It took too long.")
-        #expect(TransportError(.timedOut, "It took too long.").localizedDescription == "It took too long.")
+        expectEqual(PusherError(.timedOut, "It took too long.").localizedDescription, "It took too long.")
+        expectEqual(TransportError(.timedOut, "It took too long.").localizedDescription, "It took too long.")
     }
 
     @Test func `a configuration of TLS that cannot be used is a final failure`() async throws {
@@ -154,8 +154,8 @@ struct MistakeTests {
         let client = PusherClient(configuration)
         client.connect()
         let error = await #expect(throws: PusherError.self) { try await client.connected() }
-        #expect(error?.code == .invalidConfiguration && error?.message.contains("contains no certificate") == true)
-        #expect(client.state.name == "failed")
+        expect(error?.code == .invalidConfiguration && error?.message.contains("contains no certificate") == true)
+        expectEqual(client.state.name, "failed")
     }
 
     @Test func `the page of a web server at the authorization endpoint is named`() async throws {
@@ -164,8 +164,8 @@ struct MistakeTests {
         let client = pusher.client { $0.authorizer = .endpoint(.init(Endpoint(scheme: "http", host: "app", port: address.port))) }
         client.connect()
         let error = await #expect(throws: PusherError.self) { try await client.subscribe("private-one").subscribed() }
-        #expect(error?.message.contains("and a web page titled \"Welcome\"") == true && error?.message.contains("shop") == false)
-        #expect((error?.cause as? TransportError)?.response != nil)
+        expect(error?.message.contains("and a web page titled \"Welcome\"") == true && error?.message.contains("shop") == false)
+        expect((error?.cause as? TransportError)?.response != nil)
     }
 
     @Test func `a channel that failed keeps the start of the response`() async throws {
@@ -181,7 +181,7 @@ struct MistakeTests {
             return
         }
         let response = (stored.cause as? TransportError)?.response
-        #expect(response?.head.status == 403 && response?.body.count == 1_024)
+        expect(response?.head.status == 403 && response?.body.count == 1_024)
     }
 
     @Test func `an authorization without a user is not requested again`() async throws {
@@ -195,13 +195,13 @@ struct MistakeTests {
         client.connect()
         let room = try client.subscribe("presence-room")
         let error = await #expect(throws: PusherError.self) { try await room.subscribed() }
-        #expect(error?.code == .authorizationFailed && error?.message.contains("channel_data") == true)
+        expect(error?.code == .authorizationFailed && error?.message.contains("channel_data") == true)
         pusher.clock.advance(by: .seconds(600))
         guard case .failed = room.state else {
             Issue.record("the subscription is \(room.state)")
             return
         }
-        #expect(requests.all.count == 1)
+        expectEqual(requests.all.count, 1)
     }
 
     @Test func `the error for a wrong key names the server`() async throws {
@@ -212,7 +212,7 @@ struct MistakeTests {
             Issue.record("the client is \(client.state.name)")
             return
         }
-        #expect(error.message.hasPrefix("ws://\(pusher.address.host):\(pusher.address.port) rejected the connection (close code 4001"))
-        #expect(error.message.hasSuffix("Check the key and the cluster or host."))
+        expect(error.message.hasPrefix("ws://\(pusher.address.host):\(pusher.address.port) rejected the connection (close code 4001"))
+        expect(error.message.hasSuffix("Check the key and the cluster or host."))
     }
 }

@@ -43,13 +43,13 @@ import Testing
         client.connect()
         let prices = try client.subscribe("prices")
         for _ in 0..<5 { pusher.clock.advanceToNextDeadline() }
-        #expect(client.state == .unavailable)
+        expectEqual(client.state, .unavailable)
         pusher.network.condition = .up
-        #expect(client.state == .unavailable)
+        expectEqual(client.state, .unavailable)
         let before = pusher.clock.elapsed
         fixture.notify(notice)
-        #expect(client.state.name == "connected" && prices.state == .subscribed)
-        #expect(pusher.clock.elapsed == before)
+        expect(client.state.name == "connected" && prices.state == .subscribed)
+        expectEqual(pusher.clock.elapsed, before)
     }
 
     @Test func `a failed attempt after a change of the path starts with short delays again`() async throws {
@@ -61,7 +61,7 @@ import Testing
         let delays = client.connectingIn
         fixture.monitor.pathChanged()
         let delay = try #require(await delays.pending().last)
-        #expect(delay <= .seconds(60))
+        expect(delay <= .seconds(60))
     }
 
     @Test(arguments: Notice.allCases)
@@ -72,10 +72,10 @@ import Testing
         let socketID = client.socketID
         let events = pusher.server.events
         fixture.notify(notice)
-        #expect(await events.pending().filter(\.isPing).count == 1)
-        #expect(client.counters.lastRoundTrip == .zero)
+        await expectEqual(events.pending().filter(\.isPing).count, 1)
+        expectEqual(client.counters.lastRoundTrip, .zero)
         pusher.clock.advance(by: .seconds(60))
-        #expect(client.socketID == socketID && socketID != nil)
+        expect(client.socketID == socketID && socketID != nil)
     }
 
     @Test(arguments: Notice.allCases)
@@ -87,20 +87,20 @@ import Testing
         pusher.server.faults.isSilent = true
         fixture.notify(notice)
         pusher.clock.advance(by: .seconds(29))
-        #expect(client.socketID == first)
+        expectEqual(client.socketID, first)
         pusher.clock.advance(by: .seconds(1))
-        #expect(client.state == .connecting)
+        expectEqual(client.state, .connecting)
     }
 
     @Test(arguments: Notice.allCases)
     func `a client that is not connecting stays as it is`(_ notice: Notice) async throws {
         let fixture = try await Fixture()
         fixture.notify(notice)
-        #expect(fixture.client.state == .initialized)
+        expectEqual(fixture.client.state, .initialized)
         fixture.client.connect()
         fixture.client.disconnect()
         fixture.notify(notice)
-        #expect(fixture.client.state == .disconnected(nil) && fixture.pusher.server.socketIDs.isEmpty)
+        expect(fixture.client.state == .disconnected(nil) && fixture.pusher.server.socketIDs.isEmpty)
     }
 
     @Test func `many changes during one attempt do not start another`() async throws {
@@ -110,7 +110,7 @@ import Testing
         let updates = client.updates()
         client.connect()
         for _ in 0..<5 { fixture.monitor.pathChanged() }
-        #expect(await updates.pending().filter { if case .attempt = $0 { true } else { false } }.count == 1)
+        await expectEqual(updates.pending().filter { if case .attempt = $0 { true } else { false } }.count, 1)
     }
 
     @Test func `a monitor notifies its clients in order and does not retain them`() async throws {
@@ -120,16 +120,16 @@ import Testing
         var observations: [NetworkPathObservation] = []
         for number in 1...3 { observations.append(monitor.observe { order.record(number) }) }
         monitor.pathChanged()
-        #expect(order.take() == [1, 2, 3])
+        expectEqual(order.take(), [1, 2, 3])
         observations.remove(at: 1)
         monitor.pathChanged()
-        #expect(order.take() == [1, 3])
+        expectEqual(order.take(), [1, 3])
         observations = []
         var client: PusherClient? = pusher.client { $0.transports.networkPath = monitor }
         client?.connect()
-        #expect(monitor.observerCount == 1 && pusher.server.socketIDs.count == 1)
+        expect(monitor.observerCount == 1 && pusher.server.socketIDs.count == 1)
         client = nil
-        #expect(monitor.observerCount == 0 && pusher.server.socketIDs.isEmpty)
+        expect(monitor.observerCount == 0 && pusher.server.socketIDs.isEmpty)
     }
 }
 

@@ -43,9 +43,9 @@ private final class ChannelHolder: Sendable {
             gate.fulfill(())?.resume()
             let error = await #expect(throws: PusherError.self) { try await call.value }
             // The caller receives the whole error, and the channel's state keeps it without the application's error.
-            #expect(error?.cause is Denied)
-            guard case .failed(let stored) = channel.state else { return #expect(Bool(false), "the subscription should have failed") }
-            #expect(stored == error && stored.cause == nil)
+            expect(error?.cause is Denied)
+            guard case .failed(let stored) = channel.state else { return expect(Bool(false), "the subscription should have failed") }
+            expect(stored == error && stored.cause == nil)
             holder.set(nil)
         }
         // The authorizer's task releases its copy of the error.
@@ -66,7 +66,7 @@ private final class ChannelHolder: Sendable {
             try await client.subscribe("other").subscribed(within: .seconds(30))
             break
         }
-        #expect(pusher.server.subscribers(of: "other").count == 1)
+        expectEqual(pusher.server.subscribers(of: "other").count, 1)
         client.disconnect()
     }
 }

@@ -108,14 +108,14 @@ private actor Chat {
 
 private func consumeEvents(_ client: PusherClient) async throws {
     let prices = try client.subscribe("prices")
-    #expect(prices.kind == .public && !prices.kind.needsAuthorization && prices.state == .pending)
+    expect(prices.kind == .public && !prices.kind.needsAuthorization && prices.state == .pending)
     let events = prices.events()
     client.unsubscribe("prices")
     for await event in events { Issue.record("unexpected \(event)") }
-    #expect(events.endReason == .ended && events.dropped == 0)
-    #expect(await events.first { $0.name == "price" } == nil)
+    expect(events.endReason == .ended && events.dropped == 0)
+    await expectNil(events.first { $0.name == "price" })
     let counters: Counters = client.counters
-    #expect(counters == Counters())
+    expectEqual(counters, Counters())
 }
 
 @Suite(.usesSockets) struct PublicAPITests {
@@ -127,7 +127,7 @@ private func consumeEvents(_ client: PusherClient) async throws {
         // Ends the sequence that the task waits for.
         client.unsubscribe("prices")
         try await watching.value
-        #expect(board.prices.isEmpty)
+        expect(board.prices.isEmpty)
     }
 
     @Test @MainActor func `a class on the main actor consumes states`() async throws {
@@ -136,7 +136,7 @@ private func consumeEvents(_ client: PusherClient) async throws {
         let watching = Task { await board.watchState() }
         watching.cancel()
         await watching.value
-        #expect(client.state == .initialized && client.socketID == nil && board.lines == ["initialized"])
+        expect(client.state == .initialized && client.socketID == nil && board.lines == ["initialized"])
     }
 
     @Test func `an actor consumes events`() async throws {
@@ -147,32 +147,32 @@ private func consumeEvents(_ client: PusherClient) async throws {
         client.unsubscribe("presence-room")
         joining.cancel()
         _ = await joining.result
-        #expect(await chat.present.isEmpty)
-        #expect(await chat.failures.isEmpty)
+        await expect(chat.present.isEmpty)
+        await expect(chat.failures.isEmpty)
     }
 
     @Test func `an actor runs a client until its task is cancelled`() async {
         let chat = Chat(makeClient())
         let running = Task { await chat.run() }
         running.cancel()
-        #expect(await running.value == nil)
+        await expectNil(running.value)
     }
 
     @Test func `values for previews and tests can be created`() {
         let event = PusherEvent(name: "price", channel: "prices", data: #"{"value":1}"#)
-        #expect((try? event.decode(Price.self)) == Price(value: 1) && event.userID == nil)
-        #expect(PusherEvent(name: "closed").data == nil)
+        expect((try? event.decode(Price.self)) == Price(value: 1) && event.userID == nil)
+        expectNil(PusherEvent(name: "closed").data)
         let anna = PusherMember(id: "1", info: ["name": "Anna"])
         let members = PusherMembers([anna, PusherMember(id: "2"), anna], myID: "1")
-        #expect(members.map(\.id) == ["1", "2"] && members.me == anna && PusherMembers().isEmpty)
+        expect(members.map(\.id) == ["1", "2"] && members.me == anna && PusherMembers().isEmpty)
         let changes: [PusherMemberChange] = [.subscribed(members), .joined(anna), .left(anna)]
-        #expect(changes.count == 3)
+        expectEqual(changes.count, 3)
         let error = PusherError(.subscriptionRejected, "No.", serverCode: 4009, status: 403, cause: CancellationError())
-        #expect(error.message == "No." && error.cause is CancellationError)
+        expect(error.message == "No." && error.cause is CancellationError)
         let state = PusherConnectionState.failed(error)
-        #expect(PusherStateChange(old: .connecting, new: state) == PusherStateChange(old: .connecting, new: state))
-        #expect(PusherSubscriptionState.failed(error) != .pending)
-        #expect(PusherAuthorizationRequest(channel: "private-one", socketID: "1.2").channel == "private-one")
+        expectEqual(PusherStateChange(old: .connecting, new: state), PusherStateChange(old: .connecting, new: state))
+        expect(PusherSubscriptionState.failed(error) != .pending)
+        expectEqual(PusherAuthorizationRequest(channel: "private-one", socketID: "1.2").channel, "private-one")
     }
 
     @Test func `a nonisolated function consumes events`() async throws { try await consumeEvents(makeClient()) }
@@ -182,19 +182,19 @@ private func consumeEvents(_ client: PusherClient) async throws {
         do throws(PusherError) {
             try client.subscribe("not allowed")
         } catch {
-            #expect(error.code == .invalidChannelName && error.serverCode == nil && error.status == nil && "\(error)" == error.message)
+            expect(error.code == .invalidChannelName && error.serverCode == nil && error.status == nil && "\(error)" == error.message)
         }
         do throws(PusherError) {
             _ = try await client.connected(within: .zero)
         } catch {
-            #expect(error.code == .timedOut)
+            expectEqual(error.code, .timedOut)
         }
         do throws(TransportError) {
             _ = try PusherConfiguration(key: "key", url: "nonsense")
         } catch {
-            #expect(error.code == .invalidURL)
+            expectEqual(error.code, .invalidURL)
         }
-        #expect((try? PusherConfiguration(key: "key", url: "ws://127.0.0.1:6001/app/key"))?.path == "")
-        #expect((try? PusherConfiguration(key: "key", url: "wss://h/behind/app/key/"))?.useTLS == true)
+        expectEqual((try? PusherConfiguration(key: "key", url: "ws://127.0.0.1:6001/app/key"))?.path, "")
+        expectEqual((try? PusherConfiguration(key: "key", url: "wss://h/behind/app/key/"))?.useTLS, true)
     }
 }

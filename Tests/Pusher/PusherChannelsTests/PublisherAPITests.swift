@@ -37,14 +37,15 @@ import Testing
         let publisher = pusher.publisher()
         let info = try await publisher.trigger(
             "a", on: ["prices", "presence-room", "empty"], data: 1, info: [.userCount, .subscriptionCount])
-        #expect(
-            info == [
+        expectEqual(
+            info,
+            [
                 "prices": PusherChannelInfo(subscriptionCount: 1), "presence-room": PusherChannelInfo(userCount: 2),
                 "empty": PusherChannelInfo(subscriptionCount: 0),
             ])
-        #expect(try await publisher.trigger("b", on: "presence-room", data: "x", info: [.userCount]).userCount == 2)
-        #expect(try await publisher.trigger("c", on: ["prices"], data: "x", except: clients[0].socketID) == [:])
-        #expect(await events.pending().map(\.name) == ["a"])
+        try await expectEqual(publisher.trigger("b", on: "presence-room", data: "x", info: [.userCount]).userCount, 2)
+        try await expectEqual(publisher.trigger("c", on: ["prices"], data: "x", except: clients[0].socketID), [:])
+        await expectEqual(events.pending().map(\.name), ["a"])
     }
 
     @Test func `a batch is published in order and returns the attributes of each event`() async throws {
@@ -57,10 +58,10 @@ import Testing
             PusherBatchEvent("c", on: "prices", data: 3, except: clients[0].socketID),
             PusherBatchEvent("d", on: "presence-room", data: 4, info: [.userCount]),
         ])
-        #expect(
-            infos == [PusherChannelInfo(subscriptionCount: 1), PusherChannelInfo(), PusherChannelInfo(), PusherChannelInfo(userCount: 2)])
-        #expect(await events.pending().map(\.data) == [#"{"value":1}"#, "text"])
-        #expect(try await publisher.triggerBatch([PusherBatchEvent("a", on: "prices", data: 1)]) == [PusherChannelInfo()])
+        expectEqual(
+            infos, [PusherChannelInfo(subscriptionCount: 1), PusherChannelInfo(), PusherChannelInfo(), PusherChannelInfo(userCount: 2)])
+        await expectEqual(events.pending().map(\.data), [#"{"value":1}"#, "text"])
+        try await expectEqual(publisher.triggerBatch([PusherBatchEvent("a", on: "prices", data: 1)]), [PusherChannelInfo()])
     }
 
     @Test func `an invalid batch is not sent`() async throws {
@@ -69,21 +70,21 @@ import Testing
             await #expect(throws: PusherError.self) { try await publisher.triggerBatch(events) }?.code
         }
         let event = try PusherBatchEvent("a", on: "prices", data: 1)
-        #expect(await code([]) == .invalidBatch)
-        #expect(await code(Array(repeating: event, count: 11)) == .invalidBatch)
-        #expect(await code([event, try PusherBatchEvent("a", on: "with space", data: 1)]) == .invalidChannelName)
-        #expect(await code([event, try PusherBatchEvent("", on: "prices", data: 1)]) == .invalidEventName)
+        await expectEqual(code([]), .invalidBatch)
+        await expectEqual(code(Array(repeating: event, count: 11)), .invalidBatch)
+        await expectEqual(code([event, try PusherBatchEvent("a", on: "with space", data: 1)]), .invalidChannelName)
+        await expectEqual(code([event, try PusherBatchEvent("", on: "prices", data: 1)]), .invalidEventName)
         let large = String(repeating: "a", count: 10_241)
-        #expect(await code([event, try PusherBatchEvent("a", on: "prices", data: large)]) == .dataTooLarge)
+        await expectEqual(code([event, try PusherBatchEvent("a", on: "prices", data: large)]), .dataTooLarge)
         let error = #expect(throws: PusherError.self) { try PusherBatchEvent("a", on: "prices", data: [Double.infinity]) }
-        #expect(error?.code == .encodingFailed)
+        expectEqual(error?.code, .encodingFailed)
     }
 
     @Test func `an event for a user is published on the user's channel`() async throws {
         let pusher = try await InMemoryPusher()
         let events = pusher.server.events
         try await pusher.publisher().sendToUser("anna@example.org", "a", data: 1)
-        #expect(await events.pending() == [.published(channel: "#server-to-user-anna@example.org", name: "a", subscribers: 0)])
+        await expectEqual(events.pending(), [.published(channel: "#server-to-user-anna@example.org", name: "a", subscribers: 0)])
     }
 
     @Test(arguments: ["", "a b", "a/b", "ü", "a?b", "a+b", String(repeating: "x", count: 129)])
@@ -92,7 +93,7 @@ import Testing
         let sending = await #expect(throws: PusherError.self) { try await publisher.sendToUser(id, "a", data: 1) }
         let terminating = await #expect(throws: PusherError.self) { try await publisher.terminateConnections(ofUser: id) }
         let signing = #expect(throws: PusherError.self) { try publisher.authenticateUser(socketID: "1.2", user: PusherMember(id: id)) }
-        #expect([sending?.code, terminating?.code, signing?.code] == [.invalidUser, .invalidUser, .invalidUser])
+        expectEqual([sending?.code, terminating?.code, signing?.code], [.invalidUser, .invalidUser, .invalidUser])
     }
 
     // MARK: Queries
@@ -100,30 +101,31 @@ import Testing
     @Test func `channels lists the occupied channels with a prefix`() async throws {
         let (pusher, clients) = try await self.occupied()
         let publisher = pusher.publisher()
-        #expect(try await publisher.channels() == ["prices": PusherChannelInfo(), "presence-room": PusherChannelInfo()])
-        #expect(try await publisher.channels(prefix: "pri") == ["prices": PusherChannelInfo()])
-        #expect(try await publisher.channels(prefix: "presence-", info: [.userCount]) == ["presence-room": PusherChannelInfo(userCount: 2)])
-        #expect(try await publisher.channels(prefix: "&=% ") == [:])
+        try await expectEqual(publisher.channels(), ["prices": PusherChannelInfo(), "presence-room": PusherChannelInfo()])
+        try await expectEqual(publisher.channels(prefix: "pri"), ["prices": PusherChannelInfo()])
+        try await expectEqual(
+            publisher.channels(prefix: "presence-", info: [.userCount]), ["presence-room": PusherChannelInfo(userCount: 2)])
+        try await expectEqual(publisher.channels(prefix: "&=% "), [:])
         for client in clients { client.disconnect() }
-        #expect(try await publisher.channels() == [:])
+        try await expectEqual(publisher.channels(), [:])
         let error = await #expect(throws: PusherError.self) { try await publisher.channels(info: [.userCount]) }
-        #expect(error?.code == .rejected && error?.status == 400 && error?.message.contains("filter_by_prefix") == true)
+        expect(error?.code == .rejected && error?.status == 400 && error?.message.contains("filter_by_prefix") == true)
     }
 
     @Test func `channel returns whether a channel is occupied, and its attributes`() async throws {
         let (pusher, clients) = try await self.occupied()
         let publisher = pusher.publisher()
-        #expect(try await publisher.channel("empty") == PusherChannelInfo(isOccupied: false))
-        #expect(
-            try await publisher.channel("prices", info: [.subscriptionCount]) == PusherChannelInfo(isOccupied: true, subscriptionCount: 1))
-        #expect(try await publisher.channel("presence-room", info: [.userCount]) == PusherChannelInfo(isOccupied: true, userCount: 2))
+        try await expectEqual(publisher.channel("empty"), PusherChannelInfo(isOccupied: false))
+        try await expectEqual(
+            publisher.channel("prices", info: [.subscriptionCount]), PusherChannelInfo(isOccupied: true, subscriptionCount: 1))
+        try await expectEqual(publisher.channel("presence-room", info: [.userCount]), PusherChannelInfo(isOccupied: true, userCount: 2))
         clients[1].disconnect()
-        #expect(try await publisher.channel("presence-room", info: [.userCount]).userCount == 1)
+        try await expectEqual(publisher.channel("presence-room", info: [.userCount]).userCount, 1)
         // A name with characters that are percent-encoded in a path.
         try clients[0].subscribe("a;b,c=d@e")
-        #expect(try await publisher.channel("a;b,c=d@e").isOccupied == true)
+        try await expectEqual(publisher.channel("a;b,c=d@e").isOccupied, true)
         let error = await #expect(throws: PusherError.self) { try await publisher.channel("a b") }
-        #expect(error?.code == .invalidChannelName)
+        expectEqual(error?.code, .invalidChannelName)
     }
 
     @Test func `users lists the members of a presence channel once each`() async throws {
@@ -132,12 +134,12 @@ import Testing
         again.connect()
         try again.subscribe("presence-room")
         let publisher = pusher.publisher()
-        #expect(try await publisher.users(of: "presence-room").map(\.id) == ["anna", "bert"])
-        #expect(try await publisher.users(of: "presence-empty").isEmpty)
+        try await expectEqual(publisher.users(of: "presence-room").map(\.id), ["anna", "bert"])
+        try await expect(publisher.users(of: "presence-empty").isEmpty)
         clients[1].disconnect()
-        #expect(try await publisher.users(of: "presence-room").map(\.id) == ["anna"])
+        try await expectEqual(publisher.users(of: "presence-room").map(\.id), ["anna"])
         let error = await #expect(throws: PusherError.self) { try await publisher.users(of: "prices") }
-        #expect(error?.code == .invalidChannelName)
+        expectEqual(error?.code, .invalidChannelName)
     }
 
     @Test func `the connections of a user are terminated, and others stay`() async throws {
@@ -145,13 +147,13 @@ import Testing
         let publisher = pusher.publisher()
         let anna = try self.signedIn("anna", pusher)
         let bert = try self.signedIn("bert", pusher)
-        #expect(pusher.server.socketIDs(ofUser: "anna").count == 1)
+        expectEqual(pusher.server.socketIDs(ofUser: "anna").count, 1)
         try await publisher.sendToUser("anna", "hello", data: 1)
         try await publisher.terminateConnections(ofUser: "anna")
-        #expect(pusher.server.socketIDs(ofUser: "anna").isEmpty && pusher.server.socketIDs(ofUser: "bert").count == 1)
+        expect(pusher.server.socketIDs(ofUser: "anna").isEmpty && pusher.server.socketIDs(ofUser: "bert").count == 1)
         try await publisher.terminateConnections(ofUser: "anna")
-        #expect(anna.endings.all == [.peer(CloseCode(rawValue: 4009), "The app ended the connections of the user.")])
-        #expect(bert.endings.all.isEmpty)
+        expectEqual(anna.endings.all, [.peer(CloseCode(rawValue: 4009), "The app ended the connections of the user.")])
+        expect(bert.endings.all.isEmpty)
     }
 
     /// Returns a client that has signed in.
@@ -168,31 +170,31 @@ import Testing
     @Test func `the cached event of a channel is returned with its remaining lifetime`() async throws {
         let pusher = try await InMemoryPusher { $0.cachedEventLifetime = .seconds(60) }
         let publisher = pusher.publisher()
-        #expect(try await publisher.channel("cache-prices", info: [.cache]) == PusherChannelInfo(isOccupied: false))
+        try await expectEqual(publisher.channel("cache-prices", info: [.cache]), PusherChannelInfo(isOccupied: false))
         try await publisher.publish("price", to: "cache-prices", data: ["value": 1])
         pusher.clock.advance(by: .milliseconds(10_500))
         let cached = PusherChannelInfo.CachedEvent(data: #"{"value":1}"#, ttl: 49)
-        #expect(try await publisher.channel("cache-prices", info: [.cache]).cache == cached)
+        try await expectEqual(publisher.channel("cache-prices", info: [.cache]).cache, cached)
         pusher.clock.advance(by: .seconds(60))
-        #expect(try await publisher.channel("cache-prices", info: [.cache]).cache == nil)
+        try await expectNil(publisher.channel("cache-prices", info: [.cache]).cache)
         let error = await #expect(throws: PusherError.self) { try await publisher.channel("prices", info: [.cache]) }
-        #expect(error?.status == 400)
+        expectEqual(error?.status, 400)
     }
 
     // MARK: Responses
 
     @Test func `responses of other servers are understood`() async throws {
         let empty = try await self.publisher(#"{"channels":[],"batch":[[],{}],"users":[{"id":7},{"id":"8","user_info":{}}]}"#)
-        #expect(try await empty.channels() == [:])
-        #expect(try await empty.users(of: "presence-a").map(\.id) == ["7", "8"])
+        try await expectEqual(empty.channels(), [:])
+        try await expectEqual(empty.users(of: "presence-a").map(\.id), ["7", "8"])
         let event = try PusherBatchEvent("a", on: "b", data: 1, info: [.userCount])
-        #expect(try await empty.triggerBatch([event, event]) == [PusherChannelInfo(), PusherChannelInfo()])
+        try await expectEqual(empty.triggerBatch([event, event]), [PusherChannelInfo(), PusherChannelInfo()])
         let cached = try await self.publisher(#"{"occupied":true,"cache":{"data":"x","ttl":60},"more":1}"#)
-        #expect(try await cached.channel("cache-a", info: [.cache]).cache == PusherChannelInfo.CachedEvent(data: "x", ttl: 60))
+        try await expectEqual(cached.channel("cache-a", info: [.cache]).cache, PusherChannelInfo.CachedEvent(data: "x", ttl: 60))
         let missing = try await self.publisher(#"{"occupied":false,"cache":null}"#)
-        #expect(try await missing.channel("cache-a", info: [.cache]) == PusherChannelInfo(isOccupied: false))
+        try await expectEqual(missing.channel("cache-a", info: [.cache]), PusherChannelInfo(isOccupied: false))
         // Without attributes, the body of the response has no meaning.
-        #expect(try await self.publisher("ok").trigger("a", on: ["b"], data: 1) == [:])
+        try await expectEqual(self.publisher("ok").trigger("a", on: ["b"], data: 1), [:])
     }
 
     @Test(arguments: ["", "nonsense", "[]", "{}", #"{"channels":5,"users":{},"occupied":1,"batch":[]}"#])
@@ -207,14 +209,14 @@ import Testing
         ]
         let names = ["channels(prefix:info:)", "users(of:)", "triggerBatch(_:)", "trigger(_:on:data:except:info:tags:)"]
         for (error, name) in zip(errors, names) {
-            #expect(error?.code == .failed && error?.status == 200 && error?.message.contains(name) == true, "\(name)")
+            expect(error?.code == .failed && error?.status == 200 && error?.message.contains(name) == true, "\(name)")
         }
     }
 
     @Test func `a rejected query is an error with the status and the explanation`() async throws {
         let publisher = try await self.publisher("No such app", status: 404)
         let error = await #expect(throws: PusherError.self) { try await publisher.channels() }
-        #expect(
+        expect(
             error?.code == .rejected && error?.status == 404 && error?.message.contains("the request with status 404: No such app.") == true
         )
     }
@@ -226,14 +228,14 @@ import Testing
         let publisher = PusherPublisher(appID: "1", key: "278d425bdf160c739803", secret: "7ad3773142a6692b25b8", cluster: "eu")
         let signed = try publisher.authenticateUser(socketID: "1234.1234", user: PusherMember(id: "12345"))
         let signature = "4708d583dada6a56435fb8bc611c77c359a31eebde13337c16ab43aa6de336ba"
-        #expect(signed == PusherUserAuthentication(auth: "278d425bdf160c739803:\(signature)", userData: #"{"id":"12345"}"#))
+        expectEqual(signed, PusherUserAuthentication(auth: "278d425bdf160c739803:\(signature)", userData: #"{"id":"12345"}"#))
         let json = try JSONValueEncoder().encodeToString(signed)
-        #expect(json == #"{"auth":"278d425bdf160c739803:\#(signature)","user_data":"{\"id\":\"12345\"}"}"#)
-        #expect(try JSONValueDecoder().decode(PusherUserAuthentication.self, from: json) == signed)
+        expectEqual(json, #"{"auth":"278d425bdf160c739803:\#(signature)","user_data":"{\"id\":\"12345\"}"}"#)
+        try expectEqual(JSONValueDecoder().decode(PusherUserAuthentication.self, from: json), signed)
         let full = try publisher.authenticateUser(
             socketID: "1.2", user: PusherMember(id: "7", info: ["name": "Anna"]), watchlist: ["8", "9"])
-        #expect(full.userData == #"{"id":"7","user_info":{"name":"Anna"},"watchlist":["8","9"]}"#)
+        expectEqual(full.userData, #"{"id":"7","user_info":{"name":"Anna"},"watchlist":["8","9"]}"#)
         let error = #expect(throws: PusherError.self) { try publisher.authenticateUser(socketID: "1.2::user", user: PusherMember(id: "7")) }
-        #expect(error?.code == .invalidSocketID)
+        expectEqual(error?.code, .invalidSocketID)
     }
 }

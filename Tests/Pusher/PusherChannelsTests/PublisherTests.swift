@@ -45,7 +45,7 @@ private final class SilentServer: ListenerHandler {
         try server.publish("a", to: "orders", data: JSONValue.string("text"))
         try server.publish("a", to: "orders", data: [1, 2])
         let expected = [text, #"{"id":7,"state":"paid"}"#, #"{"id":7,"state":null}"#, #"{"b":1,"a":2}"#, #""text""#, "[1,2]"]
-        #expect(await events.pending().map(\.data) == expected)
+        await expectEqual(events.pending().map(\.data), expected)
 
         try await publisher.publish("a", to: "orders", data: text)
         try await publisher.publish("a", to: "orders", data: order)
@@ -53,7 +53,7 @@ private final class SilentServer: ListenerHandler {
         try await publisher.publish("a", to: "orders", data: object)
         try await publisher.publish("a", to: "orders", data: JSONValue.string("text"))
         try await publisher.publish("a", to: "orders", data: [1, 2])
-        #expect(await events.pending().map(\.data) == expected)
+        await expectEqual(events.pending().map(\.data), expected)
     }
 
     /// A string is sent unchanged also where the compiler only knows that it is `Encodable`.
@@ -65,7 +65,7 @@ private final class SilentServer: ListenerHandler {
         func publish(_ data: some Encodable) throws { try pusher.server.publish("a", to: "orders", data: data) }
         try publish("text")
         try publish(1)
-        #expect(await events.pending().map(\.data) == ["text", "1"])
+        await expectEqual(events.pending().map(\.data), ["text", "1"])
     }
 
     @Test func `an event is published on several channels, except to one connection`() async throws {
@@ -86,7 +86,7 @@ private final class SilentServer: ListenerHandler {
             ids.append([])
             for await order in events { ids[ids.count - 1].append(order.id) }
         }
-        #expect(ids == [[2, 2], [1, 1, 3, 3]])
+        expectEqual(ids, [[2, 2], [1, 1, 3, 3]])
     }
 
     @Test func `data that cannot be encoded is not sent`() async throws {
@@ -95,16 +95,16 @@ private final class SilentServer: ListenerHandler {
         let error = try await #require(throws: PusherError.self) {
             try await pusher.publisher().publish("a", to: "one", data: [Double.infinity])
         }
-        #expect(error.code == .encodingFailed && error.cause is EncodingError && error.message.contains("a as JSON"))
+        expect(error.code == .encodingFailed && error.cause is EncodingError && error.message.contains("a as JSON"))
         #expect(throws: EncodingError.self) { try pusher.server.publish("a", to: "one", data: [Double.infinity]) }
         let large = String(repeating: "a", count: 10_240)
         let tooLarge = try await #require(throws: PusherError.self) {
             try await pusher.publisher().publish("a", to: "one", data: [large])
         }
-        #expect(tooLarge.code == .dataTooLarge)
-        #expect(await events.pending().isEmpty)
+        expectEqual(tooLarge.code, .dataTooLarge)
+        await expect(events.pending().isEmpty)
         try await pusher.publisher().publish("a", to: "one", data: large)
-        #expect(await events.pending() == [.published(channel: "one", name: "a", subscribers: 0)])
+        await expectEqual(events.pending(), [.published(channel: "one", name: "a", subscribers: 0)])
     }
 
     @Test func `the error of a cancelled publication says that the event may have been accepted`() async throws {
@@ -115,7 +115,7 @@ private final class SilentServer: ListenerHandler {
         while silent.requests.all.isEmpty { await Task.yield() }
         publishing.cancel()
         let error = try await #require(throws: PusherError.self) { try await publishing.value }
-        #expect(error.code == .cancelled && error.message.contains("may have accepted the event"))
+        expect(error.code == .cancelled && error.message.contains("may have accepted the event"))
     }
 
     // MARK: Authorizing
@@ -133,7 +133,7 @@ private final class SilentServer: ListenerHandler {
         let (orders, room) = (try client.subscribe("private-orders"), try client.subscribe("presence-room"))
         try await orders.subscribed()
         try await room.subscribed()
-        #expect(room.members.me == PusherMember(id: "7", info: ["name": "Anna"]))
+        expectEqual(room.members.me, PusherMember(id: "7", info: ["name": "Anna"]))
     }
 
     @Test func `an authorization is encoded as the JSON that clients expect`() async throws {
@@ -158,23 +158,23 @@ private final class SilentServer: ListenerHandler {
         client.connect()
         let room = try client.subscribe("presence-room")
         try await room.subscribed()
-        #expect(room.members.map(\.id) == ["7"])
+        expectEqual(room.members.map(\.id), ["7"])
 
         // The example of the service's documentation.
         let example = PusherPublisher(appID: "1", key: "278d425bdf160c739803", secret: "7ad3773142a6692b25b8", cluster: "eu")
         let authorization = try example.authorize(socketID: "1234.1234", channel: "private-foobar")
         let signature = "58df8b0c36d6982b82c3ecf6b4662e34fe8c25bba48f5369f135bf843651c3a4"
-        #expect(try JSONValueEncoder().encodeToString(authorization) == #"{"auth":"278d425bdf160c739803:\#(signature)"}"#)
+        try expectEqual(JSONValueEncoder().encodeToString(authorization), #"{"auth":"278d425bdf160c739803:\#(signature)"}"#)
         let full = PusherChannelAuthorization(auth: "a", channelData: "b", sharedSecret: "c")
-        #expect(try JSONValueEncoder().encodeToString(full) == #"{"auth":"a","channel_data":"b","shared_secret":"c"}"#)
-        #expect(try JSONValueDecoder().decode(PusherChannelAuthorization.self, from: JSONValueEncoder().encode(full)) == full)
+        try expectEqual(JSONValueEncoder().encodeToString(full), #"{"auth":"a","channel_data":"b","shared_secret":"c"}"#)
+        try expectEqual(JSONValueDecoder().decode(PusherChannelAuthorization.self, from: JSONValueEncoder().encode(full)), full)
     }
 
     @Test func `a user is only signed for presence channels`() async throws {
         let publisher = try await InMemoryPusher().publisher()
         let user = PusherMember(id: "7")
-        #expect(try publisher.authorize(socketID: "1.2", channel: "private-a", user: user).channelData == nil)
-        #expect(try publisher.authorize(socketID: "1.2", channel: "presence-a", user: user).channelData == #"{"user_id":"7"}"#)
+        try expectNil(publisher.authorize(socketID: "1.2", channel: "private-a", user: user).channelData)
+        try expectEqual(publisher.authorize(socketID: "1.2", channel: "presence-a", user: user).channelData, #"{"user_id":"7"}"#)
     }
 
     @Test(
@@ -189,7 +189,7 @@ private final class SilentServer: ListenerHandler {
     func `what a client must not have signed is rejected`(socketID: String, channel: String, code: PusherError.Code) async throws {
         let publisher = try await InMemoryPusher().publisher()
         let error = try #require(throws: PusherError.self) { try publisher.authorize(socketID: socketID, channel: channel) }
-        #expect(error.code == code)
+        expectEqual(error.code, code)
         let user = PusherMember(id: "")
         #expect(throws: PusherError.self) { try publisher.authorize(socketID: socketID, channel: channel, user: user) }
     }
@@ -213,7 +213,7 @@ private final class SilentServer: ListenerHandler {
             appID: "1", key: "key", secret: "secret", endpoint: endpoint, http: pusher.network.transports().http)
         try await publisher.publish("price", to: "prices", data: 1)
         let prefix = target.prefix { $0 != "?" }.hasPrefix("/a") ? "/a/proxy" : "/behind"
-        #expect(targets.all.count == 1 && targets.all.first?.hasPrefix("\(prefix)/apps/1/events?") == true)
+        expect(targets.all.count == 1 && targets.all.first?.hasPrefix("\(prefix)/apps/1/events?") == true)
     }
 
     @Test(arguments: [
@@ -225,7 +225,7 @@ private final class SilentServer: ListenerHandler {
         let handler = ApplicationServer { _, _ in HTTPResponse(status: 401, text: body) }
         let address = try await pusher.network.listener(host: "other").start(handler)
         let error = await #expect(throws: PusherError.self) { try await pusher.publisher(at: address).publish("a", to: "b", data: 1) }
-        #expect(error?.message.contains(text) == true, "\(error?.message ?? "")")
+        expectEqual(error?.message.contains(text), true, "\(error?.message ?? "")")
     }
 
     @Test func `a publisher doesn't follow redirects, and names the server to use`() async throws {
@@ -238,8 +238,8 @@ private final class SilentServer: ListenerHandler {
         }
         let address = try await pusher.network.listener(host: "other").start(handler)
         let error = await #expect(throws: PusherError.self) { try await pusher.publisher(at: address).publish("a", to: "b", data: 1) }
-        #expect(error?.code == .rejected && error?.status == 307)
-        #expect(error?.message.contains("It redirects to http://moved.example/apps; use that server.") == true, "\(error?.message ?? "")")
-        #expect(requests.all.count == 1)
+        expect(error?.code == .rejected && error?.status == 307)
+        expectEqual(error?.message.contains("It redirects to http://moved.example/apps; use that server."), true, "\(error?.message ?? "")")
+        expectEqual(requests.all.count, 1)
     }
 }

@@ -1,5 +1,6 @@
 @testable import PusherChannels
 import RealtimeCore
+import TestSupport
 import Testing
 
 /// Every state of a subscription with every input.
@@ -148,23 +149,23 @@ import Testing
 
     @Test func `the table contains every state with every input once`() {
         let pairs = Self.table.map { "\($0.from) \($0.input)" }
-        #expect(Set(pairs).count == pairs.count)
-        #expect(pairs.count == Self.states.count * Input.allCases.count)
+        expectEqual(Set(pairs).count, pairs.count)
+        expectEqual(pairs.count, Self.states.count * Input.allCases.count)
     }
 
     @Test(arguments: table)
     func `every input has the output and the next state in the table`(row: Row) {
         var machine = self.machine(in: row.from)
-        #expect(machine.state == row.from)
-        #expect(self.apply(row.input, to: &machine) == row.output)
-        #expect(machine.state == row.to)
+        expectEqual(machine.state, row.from)
+        expectEqual(self.apply(row.input, to: &machine), row.output)
+        expectEqual(machine.state, row.to)
     }
 
     @Test func `every state has the expected properties`() {
         let machines = Self.states.map(self.machine)
-        #expect(machines.map(\.publicState) == [.pending, .pending, .pending, .subscribed, .failed(Self.earlier), .failed(Self.earlier)])
-        #expect(machines.map(\.canBegin) == [true, false, false, false, true, true])
-        #expect(machines.map(\.isKnownToServer) == [false, false, true, true, false, true])
+        expectEqual(machines.map(\.publicState), [.pending, .pending, .pending, .subscribed, .failed(Self.earlier), .failed(Self.earlier)])
+        expectEqual(machines.map(\.canBegin), [true, false, false, false, true, true])
+        expectEqual(machines.map(\.isKnownToServer), [false, false, true, true, false, true])
     }
 }
 
@@ -201,40 +202,40 @@ struct NumberedAuthorizationQueue {
 
     @Test func `ten authorizations run at the same time`() {
         var queue = NumberedAuthorizationQueue()
-        for number in 1...10 as ClosedRange<UInt32> { #expect(queue.start(Self.channel(number)) == Self.work(UInt64(number))) }
-        #expect(queue.start(Self.channel(11)) == nil)
-        #expect(queue.runningCount == 10 && queue.waitingCount == 1)
+        for number in 1...10 as ClosedRange<UInt32> { expectEqual(queue.start(Self.channel(number)), Self.work(UInt64(number))) }
+        expectNil(queue.start(Self.channel(11)))
+        expect(queue.runningCount == 10 && queue.waitingCount == 1)
     }
 
     @Test func `finishing an authorization returns its channel once`() {
         var queue = self.fullQueue()
-        #expect(queue.finish(Self.work(3)) == Self.channel(3))
-        #expect(queue.finish(Self.work(3)) == nil)
-        #expect(queue.finish(Self.work(99)) == nil)
-        #expect(queue.runningCount == 9)
+        expectEqual(queue.finish(Self.work(3)), Self.channel(3))
+        expectNil(queue.finish(Self.work(3)))
+        expectNil(queue.finish(Self.work(99)))
+        expectEqual(queue.runningCount, 9)
     }
 
     @Test func `waiting channels are dequeued in order as authorizations finish`() {
         var queue = self.fullQueue()
         for number in 11...13 as ClosedRange<UInt32> { _ = queue.start(Self.channel(number)) }
-        #expect(queue.dequeue() == nil)
+        expectNil(queue.dequeue())
         _ = queue.finish(Self.work(1))
-        #expect(queue.dequeue() == Self.channel(11))
-        #expect(queue.start(Self.channel(11)) == Self.work(11))
-        #expect(queue.dequeue() == nil)
+        expectEqual(queue.dequeue(), Self.channel(11))
+        expectEqual(queue.start(Self.channel(11)), Self.work(11))
+        expectNil(queue.dequeue())
         _ = queue.finish(Self.work(2))
-        #expect(queue.dequeue() == Self.channel(12))
-        #expect(queue.dequeue() == Self.channel(13))
-        #expect(queue.dequeue() == nil && queue.waitingCount == 0)
+        expectEqual(queue.dequeue(), Self.channel(12))
+        expectEqual(queue.dequeue(), Self.channel(13))
+        expect(queue.dequeue() == nil && queue.waitingCount == 0)
     }
 
     @Test func `a channel is enqueued once`() {
         var queue = self.fullQueue()
-        for _ in 1...3 { #expect(queue.start(Self.channel(11)) == nil) }
-        #expect(queue.waitingCount == 1)
+        for _ in 1...3 { expectNil(queue.start(Self.channel(11))) }
+        expectEqual(queue.waitingCount, 1)
         _ = queue.finish(Self.work(1))
-        #expect(queue.dequeue() == Self.channel(11))
-        #expect(queue.dequeue() == nil)
+        expectEqual(queue.dequeue(), Self.channel(11))
+        expectNil(queue.dequeue())
     }
 
     @Test func `a removed channel is skipped`() {
@@ -243,9 +244,9 @@ struct NumberedAuthorizationQueue {
         queue.remove(Self.channel(11))
         queue.remove(Self.channel(5))
         _ = queue.finish(Self.work(1))
-        #expect(queue.dequeue() == Self.channel(12))
+        expectEqual(queue.dequeue(), Self.channel(12))
         queue.remove(Self.channel(13))
-        #expect(queue.dequeue() == nil && queue.waitingCount == 0)
+        expect(queue.dequeue() == nil && queue.waitingCount == 0)
     }
 
     @Test func `all waiting channels can be removed and running ones stay`() {
@@ -253,7 +254,7 @@ struct NumberedAuthorizationQueue {
         _ = queue.start(Self.channel(11))
         queue.removeAllWaiting()
         _ = queue.finish(Self.work(1))
-        #expect(queue.dequeue() == nil && queue.waitingCount == 0 && queue.runningCount == 9)
+        expect(queue.dequeue() == nil && queue.waitingCount == 0 && queue.runningCount == 9)
     }
 }
 
@@ -261,31 +262,31 @@ struct NumberedAuthorizationQueue {
     @Test func `a channel is found by its ID and its name`() {
         var table = ChannelTable()
         let (one, two) = (table.add("one"), table.add("two"))
-        #expect(table[one]?.name == "one" && table["two"]?.id == two)
-        #expect(table.id(named: "one") == one && table.id(named: "three") == nil)
-        #expect(table.ids == [one, two] && table.names == ["one", "two"])
+        expect(table[one]?.name == "one" && table["two"]?.id == two)
+        expect(table.id(named: "one") == one && table.id(named: "three") == nil)
+        expect(table.ids == [one, two] && table.names == ["one", "two"])
     }
 
     @Test func `the ID of a removed channel does not find the next one in its slot`() {
         var table = ChannelTable()
         let old = table.add("one")
-        #expect(table.remove("one")?.id == old && table.remove("one") == nil)
+        expect(table.remove("one")?.id == old && table.remove("one") == nil)
         let new = table.add("two")
-        #expect(new.slot == old.slot && new != old)
-        #expect(table[old] == nil && table[new]?.name == "two")
+        expect(new.slot == old.slot && new != old)
+        expect(table[old] == nil && table[new]?.name == "two")
         table[old]?.userID = "user"
-        #expect(table[new]?.userID == nil)
+        expectNil(table[new]?.userID)
     }
 
     @Test func `an outdated ID refers to the current channel with the same name`() {
         var table = ChannelTable()
         let old = table.add("one")
         _ = table.remove("one")
-        #expect(table.id(old, named: "one") == nil)
+        expectNil(table.id(old, named: "one"))
         _ = table.add("two")
         let new = table.add("one")
-        #expect(table.id(old, named: "one") == new && table.id(new, named: "one") == new)
-        #expect(table.id(.none, named: "one") == new)
+        expect(table.id(old, named: "one") == new && table.id(new, named: "one") == new)
+        expectEqual(table.id(.none, named: "one"), new)
     }
 
     @Test func `a record is mutated in place`() {
@@ -293,7 +294,7 @@ struct NumberedAuthorizationQueue {
         let id = table.add("presence-one")
         table[id]?.userID = "user"
         table[id]?.failures = 2
-        #expect(table[id]?.userID == "user" && table["presence-one"]?.failures == 2)
+        expect(table[id]?.userID == "user" && table["presence-one"]?.failures == 2)
     }
 
     @Test func `waiting calls are removed one by one or all calls of a channel together`() {
@@ -302,12 +303,12 @@ struct NumberedAuthorizationQueue {
         for number in 1...4 as ClosedRange<UInt64> { table.addWaiter(WaiterID(rawValue: 5 - number), to: one) }
         table.addWaiter(WaiterID(rawValue: 5), to: two)
         table.addWaiter(WaiterID(rawValue: 6), to: .none)
-        #expect(table.waiterCount == 5)
+        expectEqual(table.waiterCount, 5)
         for number in [2, 2, 6] as [UInt64] { table.removeWaiter(WaiterID(rawValue: number)) }
-        #expect(table.waiterCount == 4)
-        #expect(table.takeWaiters(of: one).map(\.rawValue) == [1, 3, 4])
-        #expect(table.takeWaiters(of: one).isEmpty && table.takeWaiters(of: .none).isEmpty && table.waiterCount == 1)
+        expectEqual(table.waiterCount, 4)
+        expectEqual(table.takeWaiters(of: one).map(\.rawValue), [1, 3, 4])
+        expect(table.takeWaiters(of: one).isEmpty && table.takeWaiters(of: .none).isEmpty && table.waiterCount == 1)
         table.removeWaiter(WaiterID(rawValue: 5))
-        #expect(table.waiterCount == 0 && table.takeWaiters(of: two).isEmpty)
+        expect(table.waiterCount == 0 && table.takeWaiters(of: two).isEmpty)
     }
 }

@@ -293,47 +293,46 @@ import Testing
     @Test func `the text of a value contains no secret`() async throws {
         for (name, values) in try Self.secretValues() {
             for value in values {
-                #expect(PrintedText.typeName(of: value) == name)
+                expectEqual(PrintedText.typeName(of: value), name)
                 let leak = PrintedText.texts(of: value).first { $0.contains(Self.marker) }
-                #expect(leak == nil, "\(name)")
+                expectNil(leak, "\(name)")
             }
         }
     }
 
     @Test func `every public type is in the lists of this test`() async throws {
         let others = try await Self.otherValues()
-        for (name, values) in others { for value in values { #expect(PrintedText.typeName(of: value) == name) } }
+        for (name, values) in others { for value in values { expectEqual(PrintedText.typeName(of: value), name) } }
         let listed = Set(try Self.secretValues().keys).union(others.keys)
         // `PusherSwift` and `NWWebSocket`, whose types have the same names, have a test of their own.
         let folders = [
             "Core", "Network", "Tool", "Pusher/PusherWire", "Pusher/PusherChannels", "Pusher/PusherServer", "Pusher/PusherTesting",
         ]
         let declared = Set(try folders.flatMap { try PublicDeclarations.types(in: "Sources/\($0)") })
-        #expect(declared.count > 80)
-        #expect(declared.subtracting(listed).sorted() == [], "add a value of each new type to one of the lists")
-        #expect(listed.subtracting(declared).sorted() == [], "remove the types that no longer exist")
+        expect(declared.count > 80)
+        expectEqual(declared.subtracting(listed).sorted(), [], "add a value of each new type to one of the lists")
+        expectEqual(listed.subtracting(declared).sorted(), [], "remove the types that no longer exist")
     }
 
     @Test func `the text of a value shows that a secret is set`() throws {
-        #expect(
-            "\(Self.headers)"
-                == "[Authorization: <redacted>, Cookie: <redacted>, X-Token: <redacted>, Content-Type: text/plain]")
-        #expect("\(PusherApp(id: "1", key: "key", secret: Self.text))".hasPrefix(#"PusherApp(id: "1", key: "key", secret: <redacted>, "#))
-        #expect(
-            "\(Self.authorizers[0])"
-                == #"PusherAuthorizer(secret: <redacted>, userID: "me", userInfo: <redacted>, encryptionMasterKey: nil)"#)
+        expectEqual(
+            "\(Self.headers)", "[Authorization: <redacted>, Cookie: <redacted>, X-Token: <redacted>, Content-Type: text/plain]")
+        expect("\(PusherApp(id: "1", key: "key", secret: Self.text))".hasPrefix(#"PusherApp(id: "1", key: "key", secret: <redacted>, "#))
+        expectEqual(
+            "\(Self.authorizers[0])", #"PusherAuthorizer(secret: <redacted>, userID: "me", userInfo: <redacted>, encryptionMasterKey: nil)"#
+        )
         let authorization = PusherChannelAuthorization(auth: Self.text, channelData: Self.text)
-        #expect("\(authorization)" == "PusherChannelAuthorization(auth: <redacted>, channelData: <redacted>, sharedSecret: nil)")
-        #expect(
+        expectEqual("\(authorization)", "PusherChannelAuthorization(auth: <redacted>, channelData: <redacted>, sharedSecret: nil)")
+        expect(
             "\(WebSocketRequest(Self.endpoint, headers: ["Cookie": Self.text], subprotocols: [Self.text]))".hasPrefix(
                 "WebSocketRequest(endpoint: https://host/auth, headers: [Cookie: <redacted>], subprotocols: [<redacted>], "))
-        #expect("\(Self.response)".contains("headers: [Authorization: <redacted>, "))
-        #expect("\(Self.request)".hasPrefix(#"HTTPRequestHead(method: "GET", target: "/app?<redacted>", headers: ["#))
-        #expect("\(WebSocketMessage.text("abc"))" == "WebSocketMessage(kind: text, bytes: <3 bytes>)")
-        #expect("\(Self.configuration(Self.authorizers[0]))".contains("authorizer: PusherAuthorizer(secret: <redacted>, "))
-        #expect("\(Self.configuration(Self.authorizers[0]))".contains("userAuthenticator: PusherUserAuthenticator(secret: <redacted>, "))
+        expect("\(Self.response)".contains("headers: [Authorization: <redacted>, "))
+        expect("\(Self.request)".hasPrefix(#"HTTPRequestHead(method: "GET", target: "/app?<redacted>", headers: ["#))
+        expectEqual("\(WebSocketMessage.text("abc"))", "WebSocketMessage(kind: text, bytes: <3 bytes>)")
+        expect("\(Self.configuration(Self.authorizers[0]))".contains("authorizer: PusherAuthorizer(secret: <redacted>, "))
+        expect("\(Self.configuration(Self.authorizers[0]))".contains("userAuthenticator: PusherUserAuthenticator(secret: <redacted>, "))
         var dumped = ""
         dump(Self.authorizers[0], to: &dumped)
-        #expect(dumped.contains("secret: <redacted>"))
+        expect(dumped.contains("secret: <redacted>"))
     }
 }

@@ -16,9 +16,9 @@ import Testing
         let client = pusher.client()
         client.connect()
         let socketID = try #require(client.socketID)
-        #expect(await client.states.pending() == [.connected(socketID: socketID)])
+        await expectEqual(client.states.pending(), [.connected(socketID: socketID)])
         client.disconnect()
-        #expect(await client.states.pending() == [.disconnected(nil)])
+        await expectEqual(client.states.pending(), [.disconnected(nil)])
     }
 
     @Test func `state changes contain the state before and the state after`() async throws {
@@ -29,8 +29,8 @@ import Testing
         let later = client.stateChanges
         client.disconnect()
         let names = await changes.pending().map { "\($0.old.name) \($0.new.name)" }
-        #expect(names == ["initialized connecting", "connecting connected", "connected disconnected"])
-        #expect(await later.pending().map(\.old.name) == ["connected"])
+        expectEqual(names, ["initialized connecting", "connecting connected", "connected disconnected"])
+        await expectEqual(later.pending().map(\.old.name), ["connected"])
     }
 
     @Test func `the states of a subscription begin with the current one`() async throws {
@@ -39,13 +39,13 @@ import Testing
         let channel = try client.subscribe("prices")
         let (states, changes) = (channel.states, channel.stateChanges)
         client.connect()
-        #expect(await channel.states.pending() == [.subscribed])
+        await expectEqual(channel.states.pending(), [.subscribed])
         pusher.network.cut()
-        #expect(await states.pending() == [.pending, .subscribed, .pending])
+        await expectEqual(states.pending(), [.pending, .subscribed, .pending])
         let expected = [
             PusherStateChange<PusherSubscriptionState>(old: .pending, new: .subscribed), PusherStateChange(old: .subscribed, new: .pending),
         ]
-        #expect(await changes.pending() == expected)
+        await expectEqual(changes.pending(), expected)
     }
 
     @Test func `the sequences of an unsubscribed channel contain the current value and finish`() async throws {
@@ -55,13 +55,13 @@ import Testing
         client.connect()
         let (states, lists) = (room.states, room.memberLists)
         room.unsubscribe()
-        #expect(await states.pending() == [.subscribed, .unsubscribed] && states.endReason == .ended)
-        #expect(await lists.pending().map(\.count) == [1, 0] && lists.endReason == .ended)
+        await expect(states.pending() == [.subscribed, .unsubscribed] && states.endReason == .ended)
+        await expect(lists.pending().map(\.count) == [1, 0] && lists.endReason == .ended)
 
         let (laterStates, laterLists, laterChanges) = (room.states, room.memberLists, room.stateChanges)
-        #expect(await laterStates.pending() == [.unsubscribed] && laterStates.endReason == .ended)
-        #expect(await laterLists.pending() == [PusherMembers()] && laterLists.endReason == .ended)
-        #expect(await laterChanges.pending().isEmpty && laterChanges.endReason == .ended)
+        await expect(laterStates.pending() == [.unsubscribed] && laterStates.endReason == .ended)
+        await expect(laterLists.pending() == [PusherMembers()] && laterLists.endReason == .ended)
+        await expect(laterChanges.pending().isEmpty && laterChanges.endReason == .ended)
     }
 
     @Test func `the states of a subscription finish when the client is disconnected`() async throws {
@@ -70,7 +70,7 @@ import Testing
         client.connect()
         let states = try client.subscribe("prices").states
         client.disconnect()
-        #expect(await states.pending() == [.subscribed, .pending] && states.endReason == .closed(.requested))
+        await expect(states.pending() == [.subscribed, .pending] && states.endReason == .closed(.requested))
     }
 
     // MARK: Members
@@ -84,12 +84,12 @@ import Testing
         let lists = room.memberLists
         try bert.subscribe("presence-room")
         bert.unsubscribe("presence-room")
-        #expect(await lists.pending().map { $0.map(\.id) } == [["anna"], ["anna", "bert"], ["anna"]])
+        await expectEqual(lists.pending().map { $0.map(\.id) }, [["anna"], ["anna", "bert"], ["anna"]])
         pusher.network.cut()
-        #expect(await lists.pending().isEmpty && room.members.map(\.id) == ["anna"])
+        await expect(lists.pending().isEmpty && room.members.map(\.id) == ["anna"])
         pusher.clock.advance(by: .seconds(1))
         let last = await lists.pending()
-        #expect(last.map { $0.map(\.id) } == [["anna"]] && last.last?.me?.id == "anna" && last.last == room.members)
+        expect(last.map { $0.map(\.id) } == [["anna"]] && last.last?.me?.id == "anna" && last.last == room.members)
     }
 
     @Test func `the members of a public channel are an empty list`() async throws {
@@ -97,7 +97,7 @@ import Testing
         let client = pusher.client()
         let lists = try client.subscribe("prices").memberLists
         client.connect()
-        #expect(await lists.pending() == [PusherMembers()])
+        await expectEqual(lists.pending(), [PusherMembers()])
     }
 
     @Test func `a sequence that begins while users join misses no list and repeats none`() async throws {
@@ -110,7 +110,7 @@ import Testing
         while first <= total {
             let counts = await room.memberLists.pending().map(\.count)
             first = try #require(counts.first)
-            #expect(counts == Array(first..<(first + counts.count)))
+            expectEqual(counts, Array(first..<(first + counts.count)))
         }
         await joining.value
     }
@@ -127,7 +127,7 @@ import Testing
         first.cancel()
         await first.value
         client.connect()
-        #expect(await states.pending().map(\.name) == ["connecting", "connected"] && seen.all == ["initialized"])
+        await expect(states.pending().map(\.name) == ["connecting", "connected"] && seen.all == ["initialized"])
     }
 
     @Test func `a second loop over changes or lists takes over from the first`() async throws {
@@ -136,12 +136,12 @@ import Testing
         let room = try client.subscribe("presence-room")
         let (changes, lists) = (client.stateChanges, room.memberLists)
         let (firstChanges, firstLists) = (changes.makeAsyncIterator(), lists.makeAsyncIterator())
-        #expect(await firstLists.next()?.isEmpty == true)
+        await expectEqual(firstLists.next()?.isEmpty, true)
         let (secondChanges, secondLists) = (changes.makeAsyncIterator(), lists.makeAsyncIterator())
         client.connect()
-        #expect(await firstChanges.next() == nil)
-        #expect(await firstLists.next() == nil)
-        #expect(await secondChanges.next()?.new == .connecting)
-        #expect(await secondLists.next()?.map(\.id) == ["anna"])
+        await expectNil(firstChanges.next())
+        await expectNil(firstLists.next())
+        await expectEqual(secondChanges.next()?.new, .connecting)
+        await expectEqual(secondLists.next()?.map(\.id), ["anna"])
     }
 }

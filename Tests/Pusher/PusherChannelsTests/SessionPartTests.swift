@@ -3,6 +3,7 @@ import RealtimeCoding
 import RealtimeEncoding
 import RealtimeCore
 import RealtimeSystem
+import TestSupport
 import Testing
 
 @testable import PusherChannels
@@ -23,12 +24,12 @@ private let one = ChannelID(slot: 0, serial: 1), two = ChannelID(slot: 1, serial
         try events.enqueue(self.message("2"), on: one, "one", limit: 2)
         try events.enqueue(self.message("3"), on: two, "two", limit: 2)
         let error = #expect(throws: PusherError.self) { try events.enqueue(self.message("4"), on: one, "one", limit: 2) }
-        #expect(error?.code == .queueFull && error?.channel == "one")
-        #expect(!events.wereSent)
-        #expect(self.texts(events.subscribed(one, nil, now: self.at(0))) == ["1", "2"])
-        #expect(events.sender == one && events.subscribed(one, nil, now: self.at(0)).isEmpty)
+        expect(error?.code == .queueFull && error?.channel == "one")
+        expect(!events.wereSent)
+        expectEqual(self.texts(events.subscribed(one, nil, now: self.at(0))), ["1", "2"])
+        expect(events.sender == one && events.subscribed(one, nil, now: self.at(0)).isEmpty)
         _ = events.subscribed(two, nil, now: self.at(0))
-        #expect(events.sender == .several)
+        expectEqual(events.sender, .several)
     }
 
     @Test func `events that exceed the limit wait in order and a loss lets them wait for the subscription`() throws {
@@ -37,15 +38,15 @@ private let one = ChannelID(slot: 0, serial: 1), two = ChannelID(slot: 1, serial
         func admit(_ text: String, on id: ChannelID) throws(PusherError) -> Bool {
             try events.admit(self.message(text), on: id, "\(id.slot)", limit, queueLimit: 2, now: self.at(0))
         }
-        #expect(try admit("1", on: one))
-        #expect(try !admit("2", on: two) && !admit("3", on: one))
+        try expect(admit("1", on: one))
+        try expect(!admit("2", on: two) && !admit("3", on: one))
         #expect(throws: PusherError.self) { try admit("4", on: one) }
-        #expect(events.sender == one && events.nextDeadline != nil)
-        #expect(events.takeDue(limit, now: self.at(1)).isEmpty)
-        #expect(self.texts(events.takeDue(limit, now: self.at(2))) == ["2"] && events.sender == .several)
+        expect(events.sender == one && events.nextDeadline != nil)
+        expect(events.takeDue(limit, now: self.at(1)).isEmpty)
+        expect(self.texts(events.takeDue(limit, now: self.at(2))) == ["2"] && events.sender == .several)
         events.ended()
-        #expect(events.nextDeadline == nil && events.sender == .none)
-        #expect(self.texts(events.subscribed(one, limit, now: self.at(2))) == ["3"])
+        expect(events.nextDeadline == nil && events.sender == .none)
+        expectEqual(self.texts(events.subscribed(one, limit, now: self.at(2))), ["3"])
     }
 
     @Test func `a dropped channel has no events`() throws {
@@ -55,7 +56,7 @@ private let one = ChannelID(slot: 0, serial: 1), two = ChannelID(slot: 1, serial
         _ = try events.admit(self.message("2"), on: two, "two", limit, queueLimit: 9, now: self.at(0))
         _ = try events.admit(self.message("3"), on: one, "one", limit, queueLimit: 9, now: self.at(0))
         events.drop(one)
-        #expect(events.nextDeadline == nil && events.subscribed(one, nil, now: self.at(0)).isEmpty)
+        expect(events.nextDeadline == nil && events.subscribed(one, nil, now: self.at(0)).isEmpty)
     }
 
     @Test func `an event that may not wait is an error`() throws {
@@ -65,7 +66,7 @@ private let one = ChannelID(slot: 0, serial: 1), two = ChannelID(slot: 1, serial
         let error = #expect(throws: PusherError.self) {
             try events.admit(self.message("2"), on: one, "one", limit, queueLimit: 9, now: self.at(0))
         }
-        #expect(error?.code == .rateLimited)
+        expectEqual(error?.code, .rateLimited)
     }
 }
 
@@ -104,36 +105,36 @@ private let one = ChannelID(slot: 0, serial: 1), two = ChannelID(slot: 1, serial
 
     @Test func `events wait for a new key in order`() throws {
         var keys = ChannelKeys(seed: 1)
-        #expect(try self.receive("0", 1, &keys) == "ignore")
-        #expect(try self.set(1, &keys) == [] && !keys.mustReload(one))
-        #expect(try self.receive("1", 1, &keys) == "deliver 1")
-        #expect(try self.receive("2", 2, &keys) == "reload" && keys.mustReload(one))
+        try expectEqual(self.receive("0", 1, &keys), "ignore")
+        try expect(self.set(1, &keys) == [] && !keys.mustReload(one))
+        try expectEqual(self.receive("1", 1, &keys), "deliver 1")
+        try expect(self.receive("2", 2, &keys) == "reload" && keys.mustReload(one))
         keys.started(one, self.work)
-        #expect(!keys.mustReload(one) && keys.isReloading(one, self.work) && !keys.isReloading(two, self.work))
-        #expect(try self.receive("3", 1, &keys) == "wait")
-        #expect(try self.receive("4", 3, &keys) == "wait")
-        #expect(try self.set(2, &keys) == ["deliver 2", "deliver 3", "fail decryptionFailed"])
+        expect(!keys.mustReload(one) && keys.isReloading(one, self.work) && !keys.isReloading(two, self.work))
+        try expectEqual(self.receive("3", 1, &keys), "wait")
+        try expectEqual(self.receive("4", 3, &keys), "wait")
+        try expectEqual(self.set(2, &keys), ["deliver 2", "deliver 3", "fail decryptionFailed"])
     }
 
     @Test func `events that wait fail without a key and the next one doesn't reload immediately`() throws {
         var keys = ChannelKeys(seed: 1)
         _ = try self.set(1, &keys)
         _ = try self.receive("1", 2, &keys)
-        #expect(keys.failed(one, backoff: Self.backoff, now: Instant(nanoseconds: 0)).map(\.code) == [.decryptionFailed])
-        #expect(try self.receive("2", 2, &keys) == "fail decryptionFailed")
-        #expect(try self.receive("3", 2, &keys, at: Instant(nanoseconds: 1_000_000_001)) == "reload")
+        expectEqual(keys.failed(one, backoff: Self.backoff, now: Instant(nanoseconds: 0)).map(\.code), [.decryptionFailed])
+        try expectEqual(self.receive("2", 2, &keys), "fail decryptionFailed")
+        try expectEqual(self.receive("3", 2, &keys, at: Instant(nanoseconds: 1_000_000_001)), "reload")
     }
 
     @Test func `an authorization is returned that isn't needed for its key`() throws {
         var keys = ChannelKeys(seed: 1)
-        #expect(keys.stopReloading(one) == nil && keys.removed(one) == nil)
+        expect(keys.stopReloading(one) == nil && keys.removed(one) == nil)
         _ = try self.set(1, &keys)
         _ = try self.receive("1", 2, &keys)
         keys.started(one, self.work)
-        #expect(keys.stopReloading(one) == self.work && keys.mustReload(one))
+        expect(keys.stopReloading(one) == self.work && keys.mustReload(one))
         keys.started(one, self.work)
-        #expect(keys.removed(one) == self.work)
-        #expect(try self.receive("2", 1, &keys) == "ignore")
+        expectEqual(keys.removed(one), self.work)
+        try expectEqual(self.receive("2", 1, &keys), "ignore")
     }
 }
 
@@ -158,10 +159,10 @@ private let one = ChannelID(slot: 0, serial: 1), two = ChannelID(slot: 1, serial
             var deltas = EventDeltas(isRequested: true)
             deltas.keep(self.sync(Self.first, sequence: 1), of: owner)
             let delta = try self.delta(Self.second, from: Self.first, sequence: 2)
-            #expect(deltas.restore(delta, of: .channel(two), limit: 1_000) == .failed(reason: "the event that it refers to is unknown"))
-            #expect(deltas.restore(delta, of: owner, limit: 1_000) == .restored(Array(Self.second.utf8)))
+            expectEqual(deltas.restore(delta, of: .channel(two), limit: 1_000), .failed(reason: "the event that it refers to is unknown"))
+            expectEqual(deltas.restore(delta, of: owner, limit: 1_000), .restored(Array(Self.second.utf8)))
             // The base is the restored event now.
-            #expect(deltas.restore(delta, of: owner, limit: 1_000) == .failed(reason: "the event that it refers to is unknown"))
+            expectEqual(deltas.restore(delta, of: owner, limit: 1_000), .failed(reason: "the event that it refers to is unknown"))
         }
     }
 
@@ -170,7 +171,7 @@ private let one = ChannelID(slot: 0, serial: 1), two = ChannelID(slot: 1, serial
         let delta = try self.delta(Self.second, from: Self.first, sequence: 2)
         let requests = (1...2).map { _ in deltas.failed(delta, of: .channel(one)) }
         deltas.keep(self.sync(Self.first, sequence: 1), of: .channel(one))
-        #expect(requests == [true, false] && deltas.failed(delta, of: .channel(one)))
+        expect(requests == [true, false] && deltas.failed(delta, of: .channel(one)))
     }
 
     @Test func `an owner that ends has no events`() {
@@ -178,23 +179,23 @@ private let one = ChannelID(slot: 0, serial: 1), two = ChannelID(slot: 1, serial
         deltas.keep(self.sync(Self.first, sequence: 1), of: .channel(one))
         deltas.keep(self.sync(Self.first, sequence: 1), of: .user)
         deltas.userEnded()
-        #expect(deltas.hasBases(of: .channel(one)) && !deltas.hasBases(of: .user))
+        expect(deltas.hasBases(of: .channel(one)) && !deltas.hasBases(of: .user))
         deltas.ended(one)
-        #expect(!deltas.hasBases(of: .channel(one)))
+        expect(!deltas.hasBases(of: .channel(one)))
     }
 
     @Test func `another algorithm is refused until the settings or the server change`() throws {
         var deltas = EventDeltas(isRequested: true)
         let delta = try self.delta(Self.second, from: Self.first, sequence: 2, algorithm: "xdelta3")
-        #expect(deltas.restore(delta, of: .user, limit: 1_000) == .unsupported(algorithm: "xdelta3"))
-        #expect(deltas.refuse("xdelta3").code == .deltaFailed && deltas.support == .refused)
+        expectEqual(deltas.restore(delta, of: .user, limit: 1_000), .unsupported(algorithm: "xdelta3"))
+        expect(deltas.refuse("xdelta3").code == .deltaFailed && deltas.support == .refused)
         deltas.changed(isRequested: true, isOtherServer: false)
-        #expect(deltas.support == .refused)
+        expectEqual(deltas.support, .refused)
         deltas.changed(isRequested: true, isOtherServer: true)
-        #expect(deltas.support == .on)
+        expectEqual(deltas.support, .on)
         deltas.changed(isRequested: false, isOtherServer: false)
-        #expect(deltas.support == .off)
-        #expect(EventDeltas.unsupportedAlgorithm(in: ["algorithm": "fossil"]) == nil)
+        expectEqual(deltas.support, .off)
+        expectNil(EventDeltas.unsupportedAlgorithm(in: ["algorithm": "fossil"]))
     }
 }
 
@@ -220,23 +221,23 @@ private let one = ChannelID(slot: 0, serial: 1), two = ChannelID(slot: 1, serial
         var (user, harness) = (UserSession(seed: 1), Self.harness())
         user.wait(WaiterID(rawValue: 5), ended: nil, &harness.effects)
         try Self.signIn(&user, &harness)
-        #expect(harness.take() == ["user pending", "authenticate 1 1.2", "#1 pusher:signin key:1"])
-        #expect(user.state == .signingIn && user.receivesWatchlist && user.nextDeadline != nil)
+        expectEqual(harness.take(), ["user pending", "authenticate 1 1.2", "#1 pusher:signin key:1"])
+        expect(user.state == .signingIn && user.receivesWatchlist && user.nextDeadline != nil)
         let subscriptions = try harness.call { context, _, effects throws(PusherFrameError) in
             try user.confirmed(Self.userData, context, &effects)
         }
-        #expect(subscriptions.isEmpty && user.channel == "#server-to-user-anna" && user.isChannel("#server-to-user-anna"))
-        #expect(harness.take() == ["signed in as anna", "#1 pusher:subscribe #server-to-user-anna", "resume 5 as anna"])
-        #expect(user.nextDeadline == nil && user.waiterCount == 0)
+        expect(subscriptions.isEmpty && user.channel == "#server-to-user-anna" && user.isChannel("#server-to-user-anna"))
+        expectEqual(harness.take(), ["signed in as anna", "#1 pusher:subscribe #server-to-user-anna", "resume 5 as anna"])
+        expect(user.nextDeadline == nil && user.waiterCount == 0)
     }
 
     @Test func `nothing begins without a connection or before the application asks`() throws {
         var (user, harness) = (UserSession(seed: 1), Self.harness())
         try harness.call { context, work, effects throws(PusherError) in try user.begin(context, &work, &effects) }
-        #expect(user.state == .idle)
+        expectEqual(user.state, .idle)
         harness.isConnected = false
         try Self.signIn(&user, &harness)
-        #expect(user.state == .waiting && harness.take() == ["user pending"])
+        expect(user.state == .waiting && harness.take() == ["user pending"])
     }
 
     @Test func `a temporary failure is retried and a loss cancels the authentication`() throws {
@@ -246,11 +247,11 @@ private let one = ChannelID(slot: 0, serial: 1), two = ChannelID(slot: 1, serial
         _ = harness.take()
         harness.now = try #require(user.nextDeadline)
         let timeout = harness.call { context, work, effects in user.timeout(context, &work, &effects) }
-        guard case .retry = timeout else { return #expect(Bool(false), "it is not retried") }
+        guard case .retry = timeout else { return expect(Bool(false), "it is not retried") }
         try harness.call { context, work, effects throws(PusherError) in try user.begin(context, &work, &effects) }
-        #expect(harness.take() == ["user pending", "authenticate 2 1.2"])
+        expectEqual(harness.take(), ["user pending", "authenticate 2 1.2"])
         harness.call { context, work, effects in user.ended(context, &work, &effects) }
-        #expect(harness.take() == ["cancel 2"] && user.state == .waiting && user.nextDeadline == nil)
+        expect(harness.take() == ["cancel 2"] && user.state == .waiting && user.nextDeadline == nil)
     }
 
     @Test func `a presence channel takes its member from its data or from the user, and waits for a sign-in`() throws {
@@ -258,18 +259,18 @@ private let one = ChannelID(slot: 0, serial: 1), two = ChannelID(slot: 1, serial
         let (none, work) = (PusherChannelAuthorization(auth: "key:1"), WorkID(rawValue: 9))
         let own = PusherChannelAuthorization(auth: "key:1", channelData: #"{"user_id":"own"}"#)
         var (user, harness) = (UserSession(seed: 1), Self.harness())
-        #expect(try user.member(of: channel, work, own) == "own")
+        try expectEqual(user.member(of: channel, work, own), "own")
         #expect(throws: PusherError.self) { try user.member(of: channel, work, none) }
         try Self.signIn(&user, &harness)
-        #expect(try user.member(of: channel, work, none) == nil)
+        try expectNil(user.member(of: channel, work, none))
         let subscriptions = try harness.call { context, _, effects throws(PusherFrameError) in
             try user.confirmed(Self.userData, context, &effects)
         }
-        #expect(subscriptions == [.init(channel: channel, work: work, authorization: none)])
-        #expect(try user.member(of: channel, work, none) == "anna")
+        expectEqual(subscriptions, [.init(channel: channel, work: work, authorization: none)])
+        try expectEqual(user.member(of: channel, work, none), "anna")
         _ = harness.call { context, _, effects in user.failed(Self.transient, context, &effects) }
         let error = #expect(throws: PusherError.self) { try user.member(of: channel, work, none) }
-        #expect(error?.isTransient == true)
+        expectEqual(error?.isTransient, true)
     }
 }
 
@@ -297,29 +298,29 @@ private let one = ChannelID(slot: 0, serial: 1), two = ChannelID(slot: 1, serial
 
     @Test func `a gap lasts from the interruption to the next confirmation`() throws {
         var (recovery, harness) = (EventRecovery(isOn: false), SessionPartHarness())
-        #expect(try self.confirm(nil, &recovery, &harness) == [] && !recovery.isInterrupted(one))
+        try expect(self.confirm(nil, &recovery, &harness) == [] && !recovery.isInterrupted(one))
         recovery.interrupted(one, since: harness.now)
         recovery.interrupted(one, since: harness.now.advanced(by: .seconds(1)))
         recovery.ended(one)
         harness.now = harness.now.advanced(by: .seconds(3))
-        #expect(recovery.isInterrupted(one))
-        #expect(try self.confirm(nil, &recovery, &harness) == ["one gap 3.0 seconds"] && !recovery.isInterrupted(one))
+        expect(recovery.isInterrupted(one))
+        try expect(self.confirm(nil, &recovery, &harness) == ["one gap 3.0 seconds"] && !recovery.isInterrupted(one))
     }
 
     @Test func `missed events are requested, and newer ones wait for them`() throws {
         var (recovery, harness) = (EventRecovery(isOn: true), SessionPartHarness())
-        #expect(try self.confirm(3, &recovery, &harness) == [])
+        try expectEqual(self.confirm(3, &recovery, &harness), [])
         recovery.interrupted(one, since: harness.now)
         recovery.ended(one)
-        #expect(try self.confirm(5, &recovery, &harness).count == 1 && recovery.oldestRequest == one)
-        #expect(try self.receive(6, &recovery) == .wait)
-        #expect(try self.receive(4, &recovery) == .deliver)
-        #expect(try self.receive(4, &recovery) == .drop)
+        try expect(self.confirm(5, &recovery, &harness).count == 1 && recovery.oldestRequest == one)
+        try expectEqual(self.receive(6, &recovery), .wait)
+        try expectEqual(self.receive(4, &recovery), .deliver)
+        try expectEqual(self.receive(4, &recovery), .drop)
         let position = ChannelPosition(streamID: "s", serial: 5)
         let events = harness.call { context, _, effects in recovery.answered(Self.channel, .recovered(position), context, &effects) }
-        #expect(events.count == 1 && !recovery.isInterrupted(one) && recovery.nextDeadline == nil && harness.take() == [])
+        expect(events.count == 1 && !recovery.isInterrupted(one) && recovery.nextDeadline == nil && harness.take() == [])
         let late = harness.call { context, _, effects in recovery.answered(Self.channel, .failed(.timedOut), context, &effects) }
-        #expect(late.isEmpty && harness.take() == [])
+        expect(late.isEmpty && harness.take() == [])
     }
 
     @Test func `a request that fails or times out is a gap with the reason`() throws {
@@ -330,9 +331,9 @@ private let one = ChannelID(slot: 0, serial: 1), two = ChannelID(slot: 1, serial
             recovery.ended(one)
             _ = try self.confirm(5, &recovery, &harness)
             let deadline = try #require(recovery.nextDeadline)
-            #expect(failure != .timedOut || recovery.popTimedOut(deadline) == one)
+            expect(failure != .timedOut || recovery.popTimedOut(deadline) == one)
             _ = harness.call { context, _, effects in recovery.answered(Self.channel, .failed(failure), context, &effects) }
-            #expect(harness.take() == ["one gap 0.0 seconds, \(failure)"] && recovery.nextDeadline == nil)
+            expect(harness.take() == ["one gap 0.0 seconds, \(failure)"] && recovery.nextDeadline == nil)
         }
     }
 
@@ -340,22 +341,22 @@ private let one = ChannelID(slot: 0, serial: 1), two = ChannelID(slot: 1, serial
         var (recovery, harness) = (EventRecovery(isOn: true), SessionPartHarness())
         _ = try self.confirm(3, &recovery, &harness)
         harness.call { context, _, effects in recovery.dropped(Self.channel, context, &effects) }
-        #expect(recovery.oldestRequest == one)
+        expectEqual(recovery.oldestRequest, one)
         var other = recovery
         _ = recovery.removed(one)
         other.changed(isOn: false)
-        #expect(recovery.oldestRequest == nil && other.oldestRequest == nil && !recovery.isInterrupted(one))
+        expect(recovery.oldestRequest == nil && other.oldestRequest == nil && !recovery.isInterrupted(one))
     }
 
     @Test func `events of a subscription that was given up are reported once`() throws {
         var (recovery, harness) = (EventRecovery(isOn: false), SessionPartHarness())
         recovery.interrupted(one, since: harness.now)
         for _ in 1...2 { harness.call { context, _, effects in recovery.receivedUnconfirmed(Self.channel, context, &effects) } }
-        #expect(harness.take() == ["one gap 0.0 seconds"] && recovery.isInterrupted(one))
+        expect(harness.take() == ["one gap 0.0 seconds"] && recovery.isInterrupted(one))
         recovery.anySubscriptionConfirmed(one)
         recovery.replacing(one)
         harness.call { context, _, effects in recovery.receivedUnconfirmed(Self.channel, context, &effects) }
-        #expect(harness.take() == [])
+        expectEqual(harness.take(), [])
     }
 
     @Test func `the answers of the server name their channels`() throws {
@@ -364,9 +365,9 @@ private let one = ChannelID(slot: 0, serial: 1), two = ChannelID(slot: 1, serial
             "failed": [["channel": "c", "code": "stream_reset"], ["channel": "d", "reason": "why"], [:]],
         ]
         let answers = try EventRecovery.answers(in: data) { "<\($0)>" }
-        #expect(answers.map(\.channel) == ["a", "b", "c", "d", nil])
-        #expect(answers[0].1 == .recovered(ChannelPosition(streamID: "s", serial: 4)) && answers[1].1 == .recovered(nil))
-        #expect(answers[3].1 == .failed(.other("<why>")) && answers[4].1 == .failed(.other("<the server gave no reason>")))
+        expectEqual(answers.map(\.channel), ["a", "b", "c", "d", nil])
+        expect(answers[0].1 == .recovered(ChannelPosition(streamID: "s", serial: 4)) && answers[1].1 == .recovered(nil))
+        expect(answers[3].1 == .failed(.other("<why>")) && answers[4].1 == .failed(.other("<the server gave no reason>")))
         #expect(throws: PusherFrameError.self) { try EventRecovery.answers(in: [:]) { $0 } }
     }
 }

@@ -17,13 +17,12 @@ import Testing
         var harness = SessionHarness.connected(to: "one")
         harness.confirm("one")
         harness.advance(by: .seconds(2))
-        #expect(
-            harness.switchServer { $0.host = "other" }
-                == ["one pending", "state connecting", "close #1 1000", "open #2 ws://other/app/key"])
+        expectEqual(
+            harness.switchServer { $0.host = "other" }, ["one pending", "state connecting", "close #1 1000", "open #2 ws://other/app/key"])
         harness.advance(by: .seconds(1))
-        #expect(harness.establish() == ["state connected", "#2 pusher:subscribe one"])
-        #expect(harness.confirm("one") == ["one subscribed", "one gap 1.0 seconds"])
-        #expect(harness.counters.reconnects == 1)
+        expectEqual(harness.establish(), ["state connected", "#2 pusher:subscribe one"])
+        expectEqual(harness.confirm("one"), ["one subscribed", "one gap 1.0 seconds"])
+        expectEqual(harness.counters.reconnects, 1)
     }
 
     @Test func `late events of the old server have no effect`() {
@@ -31,66 +30,65 @@ import Testing
         harness.confirm("one")
         harness.switchServer { $0.host = "other" }
         let old = ConnectionID(rawValue: 1)
-        #expect(harness.receive(#"{"event":"price","channel":"one","data":"1"}"#, on: old) == [])
-        #expect(harness.step { $0.closed(old, .peer(CloseCode(rawValue: 4001), ""), now: $1, &$2) } == [])
-        #expect(harness.session.state == .connecting)
-        #expect(harness.advance(by: .seconds(5)) == [])
+        expectEqual(harness.receive(#"{"event":"price","channel":"one","data":"1"}"#, on: old), [])
+        expectEqual(harness.step { $0.closed(old, .peer(CloseCode(rawValue: 4001), ""), now: $1, &$2) }, [])
+        expectEqual(harness.session.state, .connecting)
+        expectEqual(harness.advance(by: .seconds(5)), [])
     }
 
     @Test func `an old server that doesn't confirm the close is abandoned`() {
         var harness = SessionHarness.connected()
         harness.switchServer { $0.host = "second" }
         harness.establish()
-        #expect(harness.advance(by: .seconds(5)) == ["abandon #1"])
-        #expect(harness.switchServer { $0.host = "third" }.contains("close #2 1000"))
+        expectEqual(harness.advance(by: .seconds(5)), ["abandon #1"])
+        expect(harness.switchServer { $0.host = "third" }.contains("close #2 1000"))
         harness.establish()
         // There is one at most.
-        #expect(
-            harness.switchServer { $0.host = "fourth" }
-                == ["state connecting", "abandon #2", "close #3 1000", "open #4 ws://fourth/app/key"])
+        expectEqual(
+            harness.switchServer { $0.host = "fourth" }, ["state connecting", "abandon #2", "close #3 1000", "open #4 ws://fourth/app/key"])
     }
 
     @Test func `an attempt is replaced, and a delay is ended`() {
         var harness = SessionHarness()
         harness.start()
-        #expect(harness.switchServer { $0.host = "second" } == ["abandon #1", "open #2 ws://second/app/key"])
+        expectEqual(harness.switchServer { $0.host = "second" }, ["abandon #1", "open #2 ws://second/app/key"])
         harness.close(.transport(TransportError(.refused, "refused")))
-        #expect(harness.switchServer { $0.host = "third" } == ["open #3 ws://third/app/key"])
-        #expect(harness.session.nextAttempt == nil && harness.session.connection.failures == 0)
+        expectEqual(harness.switchServer { $0.host = "third" }, ["open #3 ws://third/app/key"])
+        expect(harness.session.nextAttempt == nil && harness.session.connection.failures == 0)
     }
 
     @Test func `a client that isn't connecting connects when it is asked to`() {
         var harness = SessionHarness()
-        #expect(harness.switchServer { $0.host = "second" } == [])
-        #expect(harness.start() == ["state connecting", "open #1 ws://second/app/key"])
+        expectEqual(harness.switchServer { $0.host = "second" }, [])
+        expectEqual(harness.start(), ["state connecting", "open #1 ws://second/app/key"])
         harness.establish()
         harness.stop()
-        #expect(harness.switchServer { $0.host = "third" } == [])
-        #expect(harness.start() == ["state connecting", "open #2 ws://third/app/key"])
+        expectEqual(harness.switchServer { $0.host = "third" }, [])
+        expectEqual(harness.start(), ["state connecting", "open #2 ws://third/app/key"])
         harness.establish()
         harness.close(.peer(CloseCode(rawValue: 4001), ""))
-        #expect(harness.switchServer { $0.key = "valid" } == [])
-        #expect(harness.start() == ["state connecting", "open #3 ws://third/app/valid"])
+        expectEqual(harness.switchServer { $0.key = "valid" }, [])
+        expectEqual(harness.start(), ["state connecting", "open #3 ws://third/app/valid"])
     }
 
     @Test func `an authorization for the old server is cancelled and made again`() {
         var harness = SessionHarness.connected(to: "private-one")
         let lines = harness.switchServer { $0.host = "other" }
-        #expect(lines == ["state connecting", "cancel 1", "close #1 1000", "open #2 ws://other/app/key"] || lines.contains("cancel 1"))
-        #expect(harness.authorize(1) == [])
-        #expect(harness.establish() == ["state connected", "authorize 2 private-one 1.2"])
-        #expect(harness.authorize(2) == ["#2 pusher:subscribe private-one key:2"])
+        expect(lines == ["state connecting", "cancel 1", "close #1 1000", "open #2 ws://other/app/key"] || lines.contains("cancel 1"))
+        expectEqual(harness.authorize(1), [])
+        expectEqual(harness.establish(), ["state connected", "authorize 2 private-one 1.2"])
+        expectEqual(harness.authorize(2), ["#2 pusher:subscribe private-one key:2"])
     }
 
     @Test func `calls that wait continue and receive their results from the new server`() {
         var harness = SessionHarness()
         harness.subscribe("one")
         harness.start()
-        #expect(harness.awaitConnected(7) == [] && harness.awaitSubscribed(8, "one") == [] && harness.awaitEnd(9) == [])
-        #expect(harness.switchServer { $0.host = "other" } == ["abandon #1", "open #2 ws://other/app/key"])
-        #expect(harness.establish() == ["state connected", "resume 7 1.2", "#2 pusher:subscribe one"])
-        #expect(harness.confirm("one") == ["one subscribed", "resume 8"])
-        #expect(harness.stop().contains("resume 9"))
+        expect(harness.awaitConnected(7) == [] && harness.awaitSubscribed(8, "one") == [] && harness.awaitEnd(9) == [])
+        expectEqual(harness.switchServer { $0.host = "other" }, ["abandon #1", "open #2 ws://other/app/key"])
+        expectEqual(harness.establish(), ["state connected", "resume 7 1.2", "#2 pusher:subscribe one"])
+        expectEqual(harness.confirm("one"), ["one subscribed", "resume 8"])
+        expect(harness.stop().contains("resume 9"))
     }
 
     @Test func `the user signs in again`() {
@@ -99,19 +97,19 @@ import Testing
         harness.authenticate(1, user: "anna")
         harness.confirmUser("anna")
         harness.awaitSignedIn(5)
-        #expect(harness.switchServer { $0.host = "other" }.first == "user pending")
-        #expect(harness.establish() == ["state connected", "authenticate 2 1.2"])
+        expectEqual(harness.switchServer { $0.host = "other" }.first, "user pending")
+        expectEqual(harness.establish(), ["state connected", "authenticate 2 1.2"])
         harness.authenticate(2, user: "anna")
-        #expect(harness.confirmUser("anna") == ["signed in as anna", "#2 pusher:subscribe #server-to-user-anna"])
+        expectEqual(harness.confirmUser("anna"), ["signed in as anna", "#2 pusher:subscribe #server-to-user-anna"])
     }
 
     @Test func `client events that wait are sent after the subscription`() {
         var harness = SessionHarness.connected(to: "private-one")
-        #expect(harness.trigger("client-a", on: "private-one") == ["queued"])
+        expectEqual(harness.trigger("client-a", on: "private-one"), ["queued"])
         harness.switchServer { $0.host = "other" }
         harness.establish()
         harness.authorize(2)
-        #expect(harness.confirm("private-one").last == "#2 client-a private-one")
+        expectEqual(harness.confirm("private-one").last, "#2 client-a private-one")
     }
 
     // MARK: The client
@@ -131,16 +129,16 @@ import Testing
             ($0.key, $0.host, $0.port) = ("key2", address.host, address.port)
             $0.authorizer = .secret("secret2", userID: "anna")
         }
-        #expect(pusher.server.socketIDs.isEmpty && second.socketIDs == [client.socketID])
-        #expect(prices.state == .subscribed && room.state == .subscribed && room.members.map(\.id) == ["anna"])
+        expect(pusher.server.socketIDs.isEmpty && second.socketIDs == [client.socketID])
+        expect(prices.state == .subscribed && room.state == .subscribed && room.members.map(\.id) == ["anna"])
         second.publish("price", to: "prices", data: "2")
-        #expect(await events.pending().map(\.data) == ["1", "2"])
-        #expect(await gaps.pending().count == 1)
-        #expect(await errors.pending().isEmpty)
-        #expect(await states.pending().map(\.name) == ["initialized", "connecting", "connected", "connecting", "connected"])
-        #expect(client.configuration.key == "key2")
+        await expectEqual(events.pending().map(\.data), ["1", "2"])
+        await expectEqual(gaps.pending().count, 1)
+        await expect(errors.pending().isEmpty)
+        await expectEqual(states.pending().map(\.name), ["initialized", "connecting", "connected", "connecting", "connected"])
+        expectEqual(client.configuration.key, "key2")
         client.disconnect()
-        #expect(second.socketIDs.isEmpty)
+        expect(second.socketIDs.isEmpty)
         await second.stop()
     }
 
@@ -148,24 +146,24 @@ import Testing
         let client = PusherClient(key: "key", host: "localhost", port: 6001, path: "/path", useTLS: false)
         try client.switchCluster("us3")
         let configuration = client.configuration
-        #expect(configuration.endpoint(useTLS: true) == PusherConfiguration(key: "key", cluster: "us3").endpoint(useTLS: true))
-        #expect(configuration.useTLS && configuration.port == nil && client.state == .initialized)
+        expectEqual(configuration.endpoint(useTLS: true), PusherConfiguration(key: "key", cluster: "us3").endpoint(useTLS: true))
+        expect(configuration.useTLS && configuration.port == nil && client.state == .initialized)
         try client.switchCluster("eu", key: "key2")
-        #expect(client.configuration.key == "key2" && client.configuration.host == "ws-eu.pusher.com")
+        expect(client.configuration.key == "key2" && client.configuration.host == "ws-eu.pusher.com")
     }
 
     @Test func `the delay before the next attempt is a property, and a switch ends it`() async throws {
         let pusher = try await InMemoryPusher()
         let client = pusher.client { $0.retry = .delays([.seconds(10)]) }
-        #expect(client.reconnectDelay == nil)
+        expectNil(client.reconnectDelay)
         client.connect()
-        #expect(client.reconnectDelay == nil)
+        expectNil(client.reconnectDelay)
         pusher.network.cut()
-        #expect(client.reconnectDelay == .seconds(10))
+        expectEqual(client.reconnectDelay, .seconds(10))
         pusher.clock.advance(by: .seconds(4))
-        #expect(client.reconnectDelay == .seconds(6))
+        expectEqual(client.reconnectDelay, .seconds(6))
         try client.switchServer { _ in }
-        #expect(client.reconnectDelay == nil && client.state.name == "connected")
+        expect(client.reconnectDelay == nil && client.state.name == "connected")
     }
 }
 
@@ -188,10 +186,10 @@ import Testing
             try client.switchServer { $0.port = address.port }
             try await prices.subscribed(within: .seconds(300))
             let socketID = try #require(client.socketID)
-            #expect(server.socketIDs == [socketID])
+            expectEqual(server.socketIDs, [socketID])
             server.publish("price", to: "prices", data: "\(number)")
             let event = await events.first { _ in true }
-            #expect(event?.data == "\(number)")
+            expectEqual(event?.data, "\(number)")
         }
         try await eventually { first.socketIDs.isEmpty }
         client.disconnect()

@@ -26,19 +26,19 @@ import Testing
 
     @Test func `a user signs in when the client connects, and again after a reconnect`() {
         var harness = SessionHarness { $0.userAuthenticator = .secret("unused", user: PusherMember(id: "unused")) }
-        #expect(harness.signIn() == ["user pending"])
-        #expect(harness.signIn() == [])
+        expectEqual(harness.signIn(), ["user pending"])
+        expectEqual(harness.signIn(), [])
         harness.start()
-        #expect(harness.establish().contains("authenticate 1 1.2"))
-        #expect(harness.authenticate(1, user: "anna") == ["#1 pusher:signin key:1"])
-        #expect(harness.confirmUser("anna") == ["signed in as anna", "#1 pusher:subscribe #server-to-user-anna"])
-        #expect(harness.confirm("#server-to-user-anna") == [] && harness.signIn() == [])
+        expect(harness.establish().contains("authenticate 1 1.2"))
+        expectEqual(harness.authenticate(1, user: "anna"), ["#1 pusher:signin key:1"])
+        expectEqual(harness.confirmUser("anna"), ["signed in as anna", "#1 pusher:subscribe #server-to-user-anna"])
+        expect(harness.confirm("#server-to-user-anna") == [] && harness.signIn() == [])
         let loss = harness.close(.peer(CloseCode(rawValue: 4200), ""))
-        #expect(loss.contains("user pending"))
-        #expect(harness.establish().contains("authenticate 2 1.2"))
+        expect(loss.contains("user pending"))
+        expect(harness.establish().contains("authenticate 2 1.2"))
         harness.authenticate(2, user: "anna")
-        #expect(harness.confirmUser("anna") == ["signed in as anna", "#2 pusher:subscribe #server-to-user-anna"])
-        #expect(harness.counters.messagesIgnored == 0)
+        expectEqual(harness.confirmUser("anna"), ["signed in as anna", "#2 pusher:subscribe #server-to-user-anna"])
+        expectEqual(harness.counters.messagesIgnored, 0)
     }
 
     @Test func `a rejected subscription to the channel of the user is reported`() {
@@ -46,32 +46,32 @@ import Testing
         harness.authenticate(1, user: "anna")
         harness.confirmUser("anna")
         let rejection = ##"{"event":"pusher:subscription_error","channel":"#server-to-user-anna","data":{"error":"Not allowed"}}"##
-        #expect(harness.receive(rejection) == ["error subscriptionRejected"])
+        expectEqual(harness.receive(rejection), ["error subscriptionRejected"])
         let errors = harness.events.compactMap { if case .error(let error) = $0 { error } else { nil } }
-        #expect(errors.map(\.message) == ["The server rejected the subscription to #server-to-user-anna: Not allowed."])
-        #expect(errors.map(\.channel) == ["#server-to-user-anna"])
+        expectEqual(errors.map(\.message), ["The server rejected the subscription to #server-to-user-anna: Not allowed."])
+        expectEqual(errors.map(\.channel), ["#server-to-user-anna"])
     }
 
     @Test func `without an authenticator, signing in fails and says what to set`() {
         var harness = SessionHarness.connected()
         harness.awaitSignedIn(5)
         let lines = harness.signIn()
-        #expect(lines.contains("sign-in failed authorizationMissing") && lines.contains("error authorizationMissing"))
-        #expect(lines.contains("fail 5 authorizationMissing"))
+        expect(lines.contains("sign-in failed authorizationMissing") && lines.contains("error authorizationMissing"))
+        expect(lines.contains("fail 5 authorizationMissing"))
     }
 
     @Test func `a temporary failure is retried with growing delays, and a refusal isn't`() {
         var harness = self.signingIn { $0.backoff = Backoff(base: .seconds(4), cap: .seconds(60)) }
         for (work, limit) in [(1, 4), (2, 8), (3, 16)] as [(UInt64, Int)] {
-            #expect(harness.failAuthentication(work, status: 503) == ["sign-in failed authorizationFailed", "error authorizationFailed"])
-            #expect(harness.advance(by: .seconds(limit)) == ["user pending", "authenticate \(work + 1) 1.2"])
+            expectEqual(harness.failAuthentication(work, status: 503), ["sign-in failed authorizationFailed", "error authorizationFailed"])
+            expectEqual(harness.advance(by: .seconds(limit)), ["user pending", "authenticate \(work + 1) 1.2"])
         }
-        #expect(harness.failAuthentication(4, status: 403) == ["sign-in failed authorizationFailed", "error authorizationFailed"])
-        #expect(harness.advance(by: .seconds(60)) == [])
-        #expect(harness.signIn() == ["user pending", "authenticate 5 1.2"])
+        expectEqual(harness.failAuthentication(4, status: 403), ["sign-in failed authorizationFailed", "error authorizationFailed"])
+        expectEqual(harness.advance(by: .seconds(60)), [])
+        expectEqual(harness.signIn(), ["user pending", "authenticate 5 1.2"])
         harness.authenticate(5, user: "anna")
         harness.confirmUser("anna")
-        #expect(harness.session.user.failures == 0)
+        expectEqual(harness.session.user.failures, 0)
     }
 
     @Test(arguments: [
@@ -85,17 +85,17 @@ import Testing
         harness.authenticate(1, user: "anna")
         harness.authorize(2)
         // The error doesn't belong to the subscription, which also waits.
-        #expect(harness.receive(#"{"event":"pusher:error","data":\#(data)}"#).first == line)
-        #expect(harness.session.channels["private-a"]?.subscription.state == .subscribing)
+        expectEqual(harness.receive(#"{"event":"pusher:error","data":\#(data)}"#).first, line)
+        expectEqual(harness.session.channels["private-a"]?.subscription.state, .subscribing)
     }
 
     @Test func `a sign-in that isn't confirmed times out`() {
         var harness = self.signingIn()
         harness.authenticate(1, user: "anna")
-        #expect(harness.advance(by: .seconds(30)).prefix(2) == ["sign-in failed timedOut", "error timedOut"])
+        expectEqual(harness.advance(by: .seconds(30)).prefix(2), ["sign-in failed timedOut", "error timedOut"])
         var waiting = self.signingIn()
-        #expect(waiting.advance(by: .seconds(30)) == ["sign-in failed timedOut", "error timedOut", "cancel 1"])
-        #expect(waiting.authenticate(1, user: "anna") == [])
+        expectEqual(waiting.advance(by: .seconds(30)), ["sign-in failed timedOut", "error timedOut", "cancel 1"])
+        expectEqual(waiting.authenticate(1, user: "anna"), [])
     }
 
     @Test(arguments: [
@@ -106,45 +106,46 @@ import Testing
         var harness = self.signingIn()
         harness.authenticate(1, user: "anna")
         harness.receive(#"{"event":"pusher:signin_success","data":\#(data)}"#)
-        #expect(harness.session.user.state == .signedIn(PusherMember(id: "anna", info: ["name": "A"])))
+        expectEqual(harness.session.user.state, .signedIn(PusherMember(id: "anna", info: ["name": "A"])))
     }
 
     @Test func `an invalid confirmation is reported, and the sign-in times out`() {
         var harness = self.signingIn()
         harness.authenticate(1, user: "anna")
         for data in ["{}", "1", #"{"user_data":"anna"}"#, #"{"user_data":{}}"#] {
-            #expect(harness.receive(#"{"event":"pusher:signin_success","data":\#(data)}"#) == ["error invalidFrame"])
+            expectEqual(harness.receive(#"{"event":"pusher:signin_success","data":\#(data)}"#), ["error invalidFrame"])
         }
-        #expect(harness.session.user.state == .signingIn)
+        expectEqual(harness.session.user.state, .signingIn)
         // A confirmation without a request is ignored.
         var idle = SessionHarness.connected()
-        #expect(idle.confirmUser("anna") == [] && idle.counters.messagesIgnored == 1)
+        expect(idle.confirmUser("anna") == [] && idle.counters.messagesIgnored == 1)
     }
 
     @Test func `a presence channel without a member of its own waits for the user`() {
         var harness = self.signingIn(to: "presence-a")
-        #expect(harness.authorize(2) == [])
+        expectEqual(harness.authorize(2), [])
         harness.authenticate(1, user: "anna")
-        #expect(
-            harness.confirmUser("anna") == [
+        expectEqual(
+            harness.confirmUser("anna"),
+            [
                 "signed in as anna", "#1 pusher:subscribe #server-to-user-anna", "#1 pusher:subscribe presence-a key:2",
             ])
         harness.confirm("presence-a", data: #"{"presence":{"ids":["anna"]}}"#)
-        #expect(harness.session.channels["presence-a"]?.members.me?.id == "anna")
+        expectEqual(harness.session.channels["presence-a"]?.members.me?.id, "anna")
         // Later, it doesn't wait.
         harness.subscribe("presence-b")
-        #expect(harness.authorize(3) == ["#1 pusher:subscribe presence-b key:3"])
+        expectEqual(harness.authorize(3), ["#1 pusher:subscribe presence-b key:3"])
     }
 
     @Test func `a presence channel that waits for the user fails with the sign-in`() {
         var harness = self.signingIn(to: "presence-a")
         harness.authorize(2)
-        #expect(harness.failAuthentication(1, status: 403).contains("presence-a failed authorizationFailed"))
+        expect(harness.failAuthentication(1, status: 403).contains("presence-a failed authorizationFailed"))
         var lost = self.signingIn(to: "presence-a")
         lost.authorize(2)
         lost.close(.peer(CloseCode(rawValue: 4200), ""))
-        #expect(lost.session.user.subscriptions.isEmpty)
-        #expect(lost.establish().contains("authorize 4 presence-a 1.2"))
+        expect(lost.session.user.subscriptions.isEmpty)
+        expect(lost.establish().contains("authorize 4 presence-a 1.2"))
     }
 
     @Test(
@@ -158,10 +159,10 @@ import Testing
         harness.authorize(2)
         harness.step { $0.workFinished(WorkID(rawValue: 1), .user(.failure(error)), now: $1, &$2) }
         harness.subscribe("presence-b")
-        #expect(harness.authorize(3).contains("presence-b failed authorizationFailed"))
+        expect(harness.authorize(3).contains("presence-b failed authorizationFailed"))
         for channel in ["presence-a", "presence-b"] {
             let id = try #require(harness.session.channels.id(named: channel))
-            #expect(harness.session.channels.hasDeadline(id) == isRetried)
+            expectEqual(harness.session.channels.hasDeadline(id), isRetried)
         }
     }
 
@@ -174,11 +175,11 @@ import Testing
         harness.signIn()
         harness.authorize(1)
         harness.advance(by: .seconds(20))
-        #expect(harness.subscribe("presence-a") == ["presence-a pending", "authorize 3 presence-a 1.2"])
+        expectEqual(harness.subscribe("presence-a"), ["presence-a pending", "authorize 3 presence-a 1.2"])
         harness.authorize(3, channelData: #"{"user_id":"me"}"#)
         harness.confirm("presence-a", data: #"{"presence":{"ids":["me"]}}"#)
-        #expect(harness.failAuthentication(2, status: 403) == ["sign-in failed authorizationFailed", "error authorizationFailed"])
-        #expect(harness.session.channels["presence-a"]?.subscription.state == .subscribed)
+        expectEqual(harness.failAuthentication(2, status: 403), ["sign-in failed authorizationFailed", "error authorizationFailed"])
+        expectEqual(harness.session.channels["presence-a"]?.subscription.state, .subscribed)
     }
 
     @Test func `events of servers reach the user, also consumers that began before the sign-in`() {
@@ -195,11 +196,11 @@ import Testing
         ]
         // Not before the user is signed in.
         harness.receive(frames[0])
-        #expect(harness.take() == [:])
+        expectEqual(harness.take(), [:])
         harness.confirmUser("anna")
         harness.receive(frames[0], frames[1], ##"{"event":"b","channel":"#server-to-user-other"}"##)
         let (a, b) = ("event #server-to-user-anna a 1", "event #server-to-user-anna b")
-        #expect(harness.take() == [2: [a, b], 3: [b], 4: [b]])
+        expectEqual(harness.take(), [2: [a, b], 3: [b], 4: [b]])
     }
 
     @Test func `changes of the watchlist arrive in both forms`() {
@@ -210,14 +211,15 @@ import Testing
         harness.receive(
             #"{"event":"pusher_internal:watchlist_events","data":"{\"events\":[{\"name\":\"online\",\"user_ids\":[\"b\",7]},{\"name\":\"offline\",\"user_ids\":[\"c\"]},{\"name\":\"new\",\"user_ids\":[]}]}"}"#,
             #"{"event":"online","data":{"user_ids":["c"]}}"#, #"{"event":"offline","data":"{\"user_ids\":[\"b\"]}"}"#)
-        #expect(
-            harness.take()[2] == [
+        expectEqual(
+            harness.take()[2],
+            [
                 #"watchlist online(["b", "7"])"#, #"watchlist offline(["c"])"#, #"watchlist online(["c"])"#, #"watchlist offline(["b"])"#,
             ])
         // Events of the application with these names.
-        #expect(
-            harness.receive(#"{"event":"online","data":"x"}"#, #"{"event":"online"}"#) == ["event online x", "event online"])
-        #expect(harness.receive(#"{"event":"pusher_internal:watchlist_events","data":"{}"}"#) == ["error invalidFrame"])
+        expectEqual(
+            harness.receive(#"{"event":"online","data":"x"}"#, #"{"event":"online"}"#), ["event online x", "event online"])
+        expectEqual(harness.receive(#"{"event":"pusher_internal:watchlist_events","data":"{}"}"#), ["error invalidFrame"])
     }
 
     @Test func `changes of the watchlist may precede the confirmation of the sign-in`() {
@@ -225,27 +227,27 @@ import Testing
         harness.addConsumer(2, .watchlist)
         // Before the request, it is an event of the application.
         harness.receive(#"{"event":"offline","data":{"user_ids":["b"]}}"#)
-        #expect(harness.take()[2] == nil)
+        expectNil(harness.take()[2])
         harness.authenticate(1, user: "anna")
         harness.receive(#"{"event":"offline","data":{"user_ids":["b","c"]}}"#)
-        #expect(harness.take()[2] == [#"watchlist offline(["b", "c"])"#])
+        expectEqual(harness.take()[2], [#"watchlist offline(["b", "c"])"#])
     }
 
     @Test func `calls that wait for the sign-in end with it, with the client, and with their task`() {
         var harness = self.signingIn()
         harness.awaitSignedIn(5)
         harness.authenticate(1, user: "anna")
-        #expect(harness.confirmUser("anna").last?.hasPrefix("resume 5") == true)
-        #expect(harness.awaitSignedIn(6).count == 1)
+        expectEqual(harness.confirmUser("anna").last?.hasPrefix("resume 5"), true)
+        expectEqual(harness.awaitSignedIn(6).count, 1)
         harness.close(.peer(CloseCode(rawValue: 4200), ""))
         harness.awaitSignedIn(7)
-        #expect(harness.session.waiterCount == 1)
-        #expect(harness.stop().contains("fail 7 disconnected") && harness.session.waiterCount == 0)
+        expectEqual(harness.session.waiterCount, 1)
+        expect(harness.stop().contains("fail 7 disconnected") && harness.session.waiterCount == 0)
         harness.awaitSignedIn(8)
-        #expect(harness.session.waiterCount == 1)
+        expectEqual(harness.session.waiterCount, 1)
         harness.step { $0.cancelled(WaiterID(rawValue: 8), now: $1, &$2) }
-        #expect(harness.session.waiterCount == 0)
-        #expect(harness.session.cancellation(of: WaiterID(rawValue: 9)).message.contains("connected(within:)"))
+        expectEqual(harness.session.waiterCount, 0)
+        expect(harness.session.cancellation(of: WaiterID(rawValue: 9)).message.contains("connected(within:)"))
     }
 
     @Test func `a timeout error says whether the client signs in`() {
@@ -254,8 +256,8 @@ import Testing
         idle.awaitSignedIn(5)
         pending.awaitSignedIn(5)
         let messages = [idle, pending].map { $0.session.timedOut(WaiterID(rawValue: 5), after: .time(.seconds(5))).message }
-        #expect(messages[0].hasSuffix("the user isn't signed in. Call signIn() first."))
-        #expect(messages[1].hasSuffix("the user isn't signed in. Use a longer timeout or check the state of the user."))
+        expect(messages[0].hasSuffix("the user isn't signed in. Call signIn() first."))
+        expect(messages[1].hasSuffix("the user isn't signed in. Use a longer timeout or check the state of the user."))
     }
 }
 
@@ -272,20 +274,20 @@ import Testing
     @Test func `a user signs in, receives events and watches others`() async throws {
         let pusher = try await self.pusher()
         let (anna, bert) = (self.client(pusher, "anna", watchlist: ["bert"]), self.client(pusher, "bert"))
-        #expect(anna.user.state == .signedOut)
+        expectEqual(anna.user.state, .signedOut)
         let (events, watchlist, states) = (anna.user.events(), anna.user.watchlistChanges, anna.user.states)
         anna.user.signIn()
         anna.connect()
-        #expect(try await anna.user.signedIn() == PusherMember(id: "anna"))
+        try await expectEqual(anna.user.signedIn(), PusherMember(id: "anna"))
         pusher.server.publish("hello", toUser: "anna", data: "1")
         bert.user.signIn()
         bert.connect()
         bert.disconnect()
-        #expect(await events.pending().map(\.description) == ["#server-to-user-anna hello 1"])
-        #expect(await watchlist.pending() == [.offline(["bert"]), .online(["bert"]), .offline(["bert"])])
-        #expect(await states.pending() == [.signedOut, .pending, .signedIn(PusherMember(id: "anna"))])
+        await expectEqual(events.pending().map(\.description), ["#server-to-user-anna hello 1"])
+        await expectEqual(watchlist.pending(), [.offline(["bert"]), .online(["bert"]), .offline(["bert"])])
+        await expectEqual(states.pending(), [.signedOut, .pending, .signedIn(PusherMember(id: "anna"))])
         anna.disconnect()
-        #expect(anna.user.state == .pending)
+        expectEqual(anna.user.state, .pending)
     }
 
     @Test func `a user whose connections are ended by the server is disconnected for good`() async throws {
@@ -298,7 +300,7 @@ import Testing
             Issue.record("the state is \(anna.state)")
             return
         }
-        #expect(error.serverCode == 4009)
+        expectEqual(error.serverCode, 4009)
     }
 
     @Test func `an endpoint authenticates the user with a form, and a rejection is an error with its status`() async throws {
@@ -317,12 +319,12 @@ import Testing
         let client = pusher.client { [endpoint] in $0.userAuthenticator = .endpoint(endpoint) }
         client.user.signIn()
         client.connect()
-        #expect(try await client.user.signedIn().id == "anna")
+        try await expectEqual(client.user.signedIn().id, "anna")
         endpoint.parameters["name"] = "eve"
         let eve = pusher.client { $0.userAuthenticator = .endpoint(endpoint) }
         eve.user.signIn()
         eve.connect()
         let error = await #expect(throws: PusherError.self) { try await eve.user.signedIn() }
-        #expect(error?.status == 403 && error?.code == .authorizationFailed)
+        expect(error?.status == 403 && error?.code == .authorizationFailed)
     }
 }

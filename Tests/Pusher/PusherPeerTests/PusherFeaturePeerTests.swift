@@ -92,9 +92,9 @@ struct PusherFeaturePeerTests {
         try await sockudo.publisher().publish("second", to: name, data: data)
         for (event, events) in [("first", first), ("second", second)] {
             let received = try #require(await events.first { _ in true })
-            #expect(try received.channel == name && JSONValue(parsing: received.data ?? "") == data)
+            try expect(received.channel == name && JSONValue(parsing: received.data ?? "") == data)
             let message = try await browser.line { $0["event"]?.string == "message" && $0["name"]?.string == event }
-            #expect(message["channel"]?.string == name && message["data"] == data)
+            expect(message["channel"]?.string == name && message["data"] == data)
         }
 
         // The server sent them encrypted.
@@ -104,7 +104,7 @@ struct PusherFeaturePeerTests {
                 Issue.record("The frame of \(event) is missing.")
                 return
             }
-            #expect(text.contains("ciphertext") && text.contains("nonce") && !text.contains("12.5"))
+            expect(text.contains("ciphertext") && text.contains("nonce") && !text.contains("12.5"))
         }
         client.disconnect()
     }
@@ -130,7 +130,7 @@ struct PusherFeaturePeerTests {
         try await publishers[1].publish("new", to: channel.name, data: 2)
         var received: [String] = []
         for await event in events.prefix(2) { received.append("\(event.name) \(event.data ?? "")") }
-        #expect(received == ["old 1", "new 2"] && requests.withLock { $0 } == 2)
+        expect(received == ["old 1", "new 2"] && requests.withLock { $0 } == 2)
         client.disconnect()
     }
 
@@ -144,8 +144,8 @@ struct PusherFeaturePeerTests {
         try await sockudo.rest().perform(["do": "trigger", "channel": .string(channel.name), "event": "tick", "data": "secret"])
         let error = try #require(await errors.first { $0.code == .decryptionFailed })
         let failure = try #require(error.cause as? PusherDecryptionFailure)
-        #expect(error.channel == channel.name && failure.event.name == "tick" && failure.reason == .wrongKey)
-        #expect(channel.state == .subscribed)
+        expect(error.channel == channel.name && failure.event.name == "tick" && failure.reason == .wrongKey)
+        expectEqual(channel.state, .subscribed)
         client.disconnect()
     }
 
@@ -158,15 +158,15 @@ struct PusherFeaturePeerTests {
         let (annas, berts) = (try anna.subscribe(name), try bert.subscribe(name))
         let (annasEvents, bertsEvents, misses) = (annas.events(), berts.events(), annas.events("pusher:cache_miss"))
         anna.connect()
-        #expect(await misses.first { _ in true }?.channel == name)
+        await expectEqual(misses.first { _ in true }?.channel, name)
         for value in 1...2 { try await publisher.publish("tick", to: name, data: ["value": value]) }
         var received: [String] = []
         for await event in annasEvents.prefix(3) { received.append(event.name + (event.name == "tick" ? " \(event.data ?? "")" : "")) }
-        #expect(received == ["pusher:cache_miss", #"tick {"value":1}"#, #"tick {"value":2}"#])
+        expectEqual(received, ["pusher:cache_miss", #"tick {"value":1}"#, #"tick {"value":2}"#])
 
         bert.connect()
         let cached = try #require(await bertsEvents.first { _ in true })
-        #expect(cached.name == "tick" && cached.data == #"{"value":2}"#)
+        expect(cached.name == "tick" && cached.data == #"{"value":2}"#)
         anna.disconnect()
         bert.disconnect()
     }
@@ -178,10 +178,10 @@ struct PusherFeaturePeerTests {
         client.connect()
         let room = try client.subscribe("presence-cache-a")
         let error = try #require(await errors.first { _ in true })
-        #expect(error.serverCode == 4000 && error.message.contains("presence channel"))
+        expect(error.serverCode == 4000 && error.message.contains("presence channel"))
         // The connection stays open.
         try await client.subscribe("presence-a").subscribed(within: .seconds(300))
-        #expect(room.state != .subscribed)
+        expect(room.state != .subscribed)
         client.disconnect()
     }
 
@@ -197,7 +197,7 @@ struct PusherFeaturePeerTests {
             let updates = anna.updates(includingFrames: true)
             anna.user.signIn()
             anna.connect()
-            #expect(try await anna.user.signedIn(within: .seconds(300)) == PusherMember(id: "anna", info: ["name": "anna"]))
+            try await expectEqual(anna.user.signedIn(within: .seconds(300)), PusherMember(id: "anna", info: ["name": "anna"]))
             // The channel of the user.
             _ = await updates.first {
                 if case .frame(let text) = $0 { text.contains("subscription_succeeded") && text.contains("user-anna") } else { false }
@@ -207,7 +207,7 @@ struct PusherFeaturePeerTests {
             Issue.record("The users of the watchlist should be offline.")
             return
         }
-        #expect(Set(absent) == ["bert", "carl"])
+        expectEqual(Set(absent), ["bert", "carl"])
 
         // Events for the user.
         try await publisher.sendToUser("anna", "first", data: ["value": 1])
@@ -215,7 +215,7 @@ struct PusherFeaturePeerTests {
         for sequence in events {
             var received: [String] = []
             for await event in sequence.prefix(2) { received.append("\(event.name) \(event.data ?? "")") }
-            #expect(received == [#"first {"value":1}"#, #"second {"value":2}"#])
+            expectEqual(received, [#"first {"value":1}"#, #"second {"value":2}"#])
         }
 
         // Sockudo only reports users who have a watchlist of their own.
@@ -223,12 +223,12 @@ struct PusherFeaturePeerTests {
         let bertsWatchlist = bert.user.watchlistChanges
         bert.user.signIn()
         bert.connect()
-        #expect(await watchlist.first { _ in true } == .online(["bert"]))
-        #expect(await bertsWatchlist.first { $0 == .online(["anna"]) } != nil)
+        await expectEqual(watchlist.first { _ in true }, .online(["bert"]))
+        await expect(bertsWatchlist.first { $0 == .online(["anna"]) } != nil)
         // Presence channels work as before.
         let room = try bert.subscribe("presence-room")
         try await room.subscribed(within: .seconds(300))
-        #expect(room.members.me?.id == "bert")
+        expectEqual(room.members.me?.id, "bert")
         for client in annas + [bert] { client.disconnect() }
     }
 
@@ -245,10 +245,10 @@ struct PusherFeaturePeerTests {
             return if case .disconnected(let error) = state { error } else { nil }
         }
         try await sockudo.publisher().terminateConnections(ofUser: "anna")
-        #expect(await end(anna)?.serverCode == 4009)
+        await expectEqual(end(anna)?.serverCode, 4009)
         try await sockudo.rest().perform(["do": "terminate", "user": "carl"])
-        #expect(await end(carl)?.serverCode == 4009)
-        #expect(bert.state.name == "connected" && bert.user.state == .signedIn(PusherMember(id: "bert", info: ["name": "bert"])))
+        await expectEqual(end(carl)?.serverCode, 4009)
+        expect(bert.state.name == "connected" && bert.user.state == .signedIn(PusherMember(id: "bert", info: ["name": "bert"])))
         // The user may come back.
         anna.connect()
         try await anna.user.signedIn(within: .seconds(300))
@@ -262,7 +262,7 @@ struct PusherFeaturePeerTests {
         client.user.signIn()
         client.connect()
         let error = await #expect(throws: PusherError.self) { try await client.user.signedIn(within: .seconds(300)) }
-        #expect(error?.code == .authorizationFailed && error?.serverCode == 4009)
+        expect(error?.code == .authorizationFailed && error?.serverCode == 4009)
         try await client.subscribe("private-orders").subscribed(within: .seconds(300))
         client.disconnect()
     }
@@ -279,9 +279,9 @@ struct PusherFeaturePeerTests {
         for channel in [annas, berts] { try await channel.subscribed(within: .seconds(300)) }
         for value in 1...10 { try annas.trigger("client-tick", ["value": value]) }
         let error = try #require(await errors.first { _ in true })
-        #expect(error.code == .clientEventRejected && error.serverCode == 4301 && error.message.contains("rate limit"))
-        #expect(await events.first { _ in true }?.data == #"{"value":1}"#)
-        #expect(annas.state == .subscribed)
+        expect(error.code == .clientEventRejected && error.serverCode == 4301 && error.message.contains("rate limit"))
+        await expectEqual(events.first { _ in true }?.data, #"{"value":1}"#)
+        expectEqual(annas.state, .subscribed)
         for client in [anna, bert] { client.disconnect() }
     }
 
@@ -294,7 +294,7 @@ struct PusherFeaturePeerTests {
         try await channel.subscribed(within: .seconds(300))
         try channel.trigger("client-tick", ["value": 1])
         let error = try #require(await errors.first { _ in true })
-        #expect(error.code == .clientEventRejected && error.serverCode == 4301 && channel.state == .subscribed)
+        expect(error.code == .clientEventRejected && error.serverCode == 4301 && channel.state == .subscribed)
         client.disconnect()
     }
 
@@ -310,25 +310,24 @@ struct PusherFeaturePeerTests {
         anna.connect()
         try await room.subscribed(within: .seconds(300))
         try await anna.user.signedIn(within: .seconds(300))
-        #expect(room.members.map(\.id) == ["anna"] && room.members.me?.id == "anna")
+        expect(room.members.map(\.id) == ["anna"] && room.members.me?.id == "anna")
         _ = await userStates.first { if case .signedIn = $0 { true } else { false } }
 
         let (bert, dora) = (try await first.browser("bert"), try await first.browser("dora"))
         try await bert.perform(["do": "subscribe", "channel": "presence-room"])
-        #expect(
-            await changes.first { if case .joined = $0 { true } else { false } }
-                == .joined(PusherMember(id: "bert", info: ["name": "bert"])))
+        await expectEqual(
+            changes.first { if case .joined = $0 { true } else { false } }, .joined(PusherMember(id: "bert", info: ["name": "bert"])))
         try await dora.perform(["do": "subscribe", "channel": "presence-room"])
-        #expect(await changes.first { _ in true } == .joined(PusherMember(id: "dora", info: ["name": "dora"])))
+        await expectEqual(changes.first { _ in true }, .joined(PusherMember(id: "dora", info: ["name": "dora"])))
         dora.stop()
-        #expect(await changes.first { _ in true } == .left(PusherMember(id: "dora", info: ["name": "dora"])))
-        #expect(Set(room.members.map(\.id)) == ["anna", "bert"])
+        await expectEqual(changes.first { _ in true }, .left(PusherMember(id: "dora", info: ["name": "dora"])))
+        expectEqual(Set(room.members.map(\.id)), ["anna", "bert"])
 
         // The server stops. Then bert leaves, and carl comes while anna is away.
         let delays = anna.connectingIn
         try await first.peer.stopped()
         _ = await delays.first { $0 > .seconds(60) }
-        #expect(room.state == .pending && anna.user.state == .pending)
+        expect(room.state == .pending && anna.user.state == .pending)
         try await bert.stopped()
         let second = try await first.replaced()
         let carl = second.client("carl")
@@ -340,12 +339,12 @@ struct PusherFeaturePeerTests {
             Issue.record("The channel should have been subscribed again.")
             return
         }
-        #expect(Set(members.map(\.id)) == ["anna", "carl"] && joined.map(\.id) == ["carl"] && left.map(\.id) == ["bert"])
+        expect(Set(members.map(\.id)) == ["anna", "carl"] && joined.map(\.id) == ["carl"] && left.map(\.id) == ["bert"])
         let gap = try #require(await gaps.first { _ in true })
-        #expect(gap.channel == "presence-room" && gap.duration > .zero)
-        #expect(await userStates.first { if case .signedIn = $0 { true } else { false } } != nil)
+        expect(gap.channel == "presence-room" && gap.duration > .zero)
+        await expect(userStates.first { if case .signedIn = $0 { true } else { false } } != nil)
         try await second.publisher().publish("tick", to: "presence-room", data: "again")
-        #expect(await events.first { _ in true }?.data == "again")
+        await expectEqual(events.first { _ in true }?.data, "again")
         for client in [anna, carl] { client.disconnect() }
     }
 }

@@ -54,14 +54,14 @@ struct PusherFilterPeerTests {
         try await publish(1...4)
         try await publisher.trigger("tick", on: name, data: 5)
         try await publish(6...6)
-        #expect(await self.take(3, events) == ["2", "4", "6"])
+        await expectEqual(self.take(3, events), ["2", "4", "6"])
         try await self.subscribed(client, name, .doesNotEqual("parity", "even"))
         try await publish(7...9)
         // sockudo sends the last event of a cache channel with each confirmation.
-        #expect(await self.take(name.hasPrefix("cache-") ? 3 : 2, events).suffix(2) == ["7", "9"])
+        await expectEqual(self.take(name.hasPrefix("cache-") ? 3 : 2, events).suffix(2), ["7", "9"])
         try await self.subscribed(client, name, nil)
         try await publish(10...11)
-        #expect(await self.take(name.hasPrefix("cache-") ? 3 : 2, events).suffix(2) == ["10", "11"])
+        await expectEqual(self.take(name.hasPrefix("cache-") ? 3 : 2, events).suffix(2), ["10", "11"])
         client.disconnect()
     }
 
@@ -91,7 +91,7 @@ struct PusherFilterPeerTests {
             try await publisher.trigger("tick", on: name, data: 4, tags: [:])
             let count = expected.count { $0 }
             let received = await self.take(count + 1, events)
-            #expect(received == expected.indices.filter { expected[$0] }.map { "\($0)" } + ["4"], "\(filter)")
+            expectEqual(received, expected.indices.filter { expected[$0] }.map { "\($0)" } + ["4"], "\(filter)")
         }
         client.disconnect()
     }
@@ -119,7 +119,7 @@ struct PusherFilterPeerTests {
             }
             try await publisher.trigger("tick", on: "orders", data: value, tags: ["parity": value.isMultiple(of: 2) ? "even" : "odd"])
         }
-        #expect(await self.take(4, events) == ["2", "4", "6", "8"])
+        await expectEqual(self.take(4, events), ["2", "4", "6", "8"])
         client.disconnect()
         for await gap in gaps { Issue.record("The client reported a gap: \(gap)") }
     }
@@ -150,7 +150,7 @@ struct PusherFilterPeerTests {
         try await channel.subscribed(within: .seconds(300))
         let expected = (0..<30).map { self.data($0, key: ["a", "\\\"b\\\"", "c"][$0 % 3]) }
         for data in expected { try await publisher.publish("price", to: "private-market", data: data) }
-        #expect(await self.take(30, events) == expected)
+        await expectEqual(self.take(30, events), expected)
         client.disconnect()
         for error in await errors.pending() { Issue.record("The client reported an error: \(error)") }
         var deltas = 0
@@ -158,7 +158,7 @@ struct PusherFilterPeerTests {
             guard case .frame(let text) = update else { continue }
             if text.contains("sockudo:delta\"") { deltas += 1 }
         }
-        #expect(deltas >= 18, "\(deltas) of 30 events were deltas")
+        expect(deltas >= 18, "\(deltas) of 30 events were deltas")
     }
 
     @Test func `other events and filters don't disturb deltas`() async throws {
@@ -176,8 +176,8 @@ struct PusherFilterPeerTests {
                 try await publisher.trigger(value % 3 == 0 ? "a" : "b", on: channel.name, data: self.data(value), tags: tags)
             }
         }
-        #expect(await self.take(12, events[0]) == stride(from: 0, to: 24, by: 2).map { self.data($0) })
-        #expect(await self.take(24, events[1]) == (0..<24).map { self.data($0) })
+        await expectEqual(self.take(12, events[0]), stride(from: 0, to: 24, by: 2).map { self.data($0) })
+        await expectEqual(self.take(24, events[1]), (0..<24).map { self.data($0) })
         client.disconnect()
         for error in await errors.pending() { Issue.record("The client reported an error: \(error)") }
     }
@@ -205,7 +205,7 @@ struct PusherFilterPeerTests {
             if received.count.isMultiple(of: 9) { transport.cut() }
         }
         try await published
-        #expect(received == expected)
+        expectEqual(received, expected)
         client.disconnect()
         for await gap in gaps { Issue.record("The client reported a gap: \(gap)") }
     }
@@ -218,12 +218,12 @@ struct PusherFilterPeerTests {
         let events = channel.events("price")
         client.connect()
         _ = await attempts.first { if case .attempt(2) = $0 { true } else { false } }
-        #expect(await errors.first { _ in true }?.code == .deltaFailed)
+        await expectEqual(errors.first { _ in true }?.code, .deltaFailed)
         _ = await attempts.first { if case .subscription("market", .subscribed) = $0 { true } else { false } }
         try await channel.subscribed(within: .seconds(300))
         let expected = (0..<6).map { self.data($0) }
         for data in expected { try await publisher.publish("price", to: "market", data: data) }
-        #expect(await self.take(6, events) == expected)
+        await expectEqual(self.take(6, events), expected)
         client.disconnect()
     }
 }

@@ -50,7 +50,7 @@ struct PusherPeerTests {
         let channels = try ["prices", "private-orders", "presence-room"].map { try client.subscribe($0) }
         let events = channels.map { $0.events() }
         for channel in channels { try await channel.subscribed(within: .seconds(300)) }
-        #expect(channels[2].members.map(\.id) == ["anna"] && channels[2].members.me?.id == "anna")
+        expect(channels[2].members.map(\.id) == ["anna"] && channels[2].members.me?.id == "anna")
 
         // The HTTP library publishes.
         for (channel, sequence) in zip(channels, events) {
@@ -58,7 +58,7 @@ struct PusherPeerTests {
                 "do": "trigger", "channel": .string(channel.name), "event": "tick", "data": ["value": 12.5, "text": "ü\"\\"],
             ])
             let event = try #require(await sequence.first { $0.name == "tick" })
-            #expect(event.channel == channel.name && event.data == #"{"value":12.5,"text":"ü\"\\"}"#)
+            expect(event.channel == channel.name && event.data == #"{"value":12.5,"text":"ü\"\\"}"#)
         }
 
         // pusher-js joins and sends.
@@ -70,16 +70,16 @@ struct PusherPeerTests {
             Issue.record("bert should have joined.")
             return
         }
-        #expect(bert.id == "bert" && bert.info?["name"]?.string == "B")
+        expect(bert.id == "bert" && bert.info?["name"]?.string == "B")
         try await browser.perform(["do": "trigger", "channel": "presence-room", "name": "client-typing", "data": ["on": true]])
         let typing = try #require(await events[2].first { $0.name == "client-typing" })
         // Sockudo omits the ID of the user who sent it; see Tests/Vectors/pusher/sockudo-5.2.0.txt.
-        #expect(try typing.decode([String: Bool].self) == ["on": true])
+        try expectEqual(typing.decode([String: Bool].self), ["on": true])
 
         // pusher-js receives.
         try channels[2].trigger("client-answer", ["seen": true])
         let message = try await browser.line { $0["event"]?.string == "message" && $0["name"]?.string == "client-answer" }
-        #expect(message["data"]?["seen"]?.bool == true)
+        expectEqual(message["data"]?["seen"]?.bool, true)
         client.disconnect()
     }
 
@@ -93,13 +93,13 @@ struct PusherPeerTests {
         try await channel.subscribed(within: .seconds(300))
         let states = channel.states
         try await first.stopped()
-        #expect(await states.first { $0 == .pending } == .pending)
+        await expectEqual(states.first { $0 == .pending }, .pending)
         let second = try Peer("sockudo", ["--port", "\(server["port"]?.int ?? 0)"])
         _ = try await second.ready()
         client.connect()
-        #expect(await states.first { $0 == .subscribed } == .subscribed)
+        await expectEqual(states.first { $0 == .subscribed }, .subscribed)
         try await self.rest(server).perform(["do": "trigger", "channel": "private-orders", "event": "tick", "data": "again"])
-        #expect(await events.first { $0.name == "tick" }?.data == "again")
+        await expectEqual(events.first { $0.name == "tick" }?.data, "again")
         client.disconnect()
     }
 
@@ -117,7 +117,7 @@ struct PusherPeerTests {
             try await client.subscribe("private-orders").subscribed(within: .seconds(300))
             Issue.record("The subscription should have failed: its signature is wrong.")
         } catch {
-            #expect(error.code == .subscriptionRejected && error.serverCode == 4009)
+            expect(error.code == .subscriptionRejected && error.serverCode == 4009)
         }
         try await client.subscribe("prices").subscribed(within: .seconds(300))
         client.disconnect()
@@ -133,12 +133,12 @@ struct PusherPeerTests {
         for channel in ["prices", "private-orders", "presence-room"] {
             try await browser.perform(["do": "subscribe", "channel": .string(channel)])
             let response = try await rest.perform(["do": "trigger", "channel": .string(channel), "event": "tick", "data": ["value": 1]])
-            #expect(response["status"]?.int == 200)
+            expectEqual(response["status"]?.int, 200)
             let message = try await browser.line { $0["channel"]?.string == channel && $0["name"]?.string == "tick" }
-            #expect(message["data"]?["value"]?.int == 1)
+            expectEqual(message["data"]?["value"]?.int, 1)
         }
         let members = try await browser.perform(["do": "members", "channel": "presence-room"])
-        #expect(members["me"]?["id"]?.string == "bert" && members["count"]?.int == 1)
+        expect(members["me"]?["id"]?.string == "bert" && members["count"]?.int == 1)
 
         // A client of this package joins.
         let client = try self.client(server, user: "anna")
@@ -146,9 +146,9 @@ struct PusherPeerTests {
         let room = try client.subscribe("presence-room")
         let events = room.events("client-typing")
         try await room.subscribed(within: .seconds(300))
-        #expect(room.members.map(\.id) == ["bert", "anna"])
+        expectEqual(room.members.map(\.id), ["bert", "anna"])
         try await browser.perform(["do": "trigger", "channel": "presence-room", "name": "client-typing", "data": ["on": true]])
-        #expect(await events.first { _ in true }?.userID == "bert")
+        await expectEqual(events.first { _ in true }?.userID, "bert")
 
         // The server drops the connection of pusher-js, which reconnects.
         let bertsSocket = try #require(embedded.socketIDs.first { $0 != client.socketID })
@@ -196,21 +196,21 @@ struct PusherPeerTests {
         for channel in ["private-encrypted-room", "private-encrypted-cache-room"] {
             try await anna.perform(["do": "subscribe", "channel": .string(channel)])
             try await rest.perform(["do": "trigger", "channel": .string(channel), "event": "tick", "data": ["value": 7]])
-            #expect(try await self.message(anna, channel, "tick")?["value"]?.int == 7)
+            try await expectEqual(self.message(anna, channel, "tick")?["value"]?.int, 7)
         }
 
         for channel in ["cache-a", "private-cache-a", "presence-cache-a"] {
             try await anna.perform(["do": "subscribe", "channel": .string(channel)])
             _ = try await self.message(anna, channel, "pusher:cache_miss")
             embedded.publish("tick", to: channel, data: #"{"value":8}"#)
-            #expect(try await self.message(anna, channel, "tick")?["value"]?.int == 8)
+            try await expectEqual(self.message(anna, channel, "tick")?["value"]?.int, 8)
         }
         let bert = try await self.connect(address, app, user: ["id": "bert"])
         for channel in ["cache-a", "private-cache-a", "presence-cache-a", "private-encrypted-cache-room"] {
             try await bert.perform(["do": "subscribe", "channel": .string(channel)])
-            #expect(try await self.message(bert, channel, "tick")?["value"]?.int == (channel.hasSuffix("room") ? 7 : 8))
+            try await expectEqual(self.message(bert, channel, "tick")?["value"]?.int, (channel.hasSuffix("room") ? 7 : 8))
         }
-        #expect(try await self.message(bert, "cache-a", "pusher:subscription_count")?["subscription_count"]?.int == 2)
+        try await expectEqual(self.message(bert, "cache-a", "pusher:subscription_count")?["subscription_count"]?.int, 2)
         anna.stop()
         bert.stop()
         await embedded.stop()
@@ -227,20 +227,20 @@ struct PusherPeerTests {
         let anna = try await self.connect(address, app, user: ["id": "anna", "watchlist": ["bert", "carl"]])
         try await anna.perform(["do": "watch"])
         try await anna.perform(["do": "user", "name": "notify"])
-        #expect(try await anna.perform(["do": "signin"])["user"]?["id"] == "anna")
-        #expect(try await change(anna, "offline") == ["bert", "carl"])
+        try await expectEqual(anna.perform(["do": "signin"])["user"]?["id"], "anna")
+        try await expectEqual(change(anna, "offline"), ["bert", "carl"])
         let bert = try await self.connect(address, app, user: ["id": "bert"])
         try await bert.perform(["do": "signin"])
-        #expect(try await change(anna, "online") == ["bert"])
+        try await expectEqual(change(anna, "online"), ["bert"])
 
         _ = await events.first { if case .subscribed(_, "#server-to-user-anna", _) = $0 { true } else { false } }
         try embedded.publish("notify", toUser: "anna", data: ["value": 9])
-        #expect(try await anna.line { $0["event"]?.string == "user message" }["data"]?["value"]?.int == 9)
+        try await expectEqual(anna.line { $0["event"]?.string == "user message" }["data"]?["value"]?.int, 9)
 
         embedded.terminateConnections(ofUser: "bert")
         _ = try await bert.line { $0["event"]?.string == "state_change" && $0["current"]?.string == "disconnected" }
-        #expect(try await change(anna, "offline") == ["bert"])
-        #expect(embedded.socketIDs(ofUser: "anna").count == 1 && embedded.socketIDs(ofUser: "bert").isEmpty)
+        try await expectEqual(change(anna, "offline"), ["bert"])
+        expect(embedded.socketIDs(ofUser: "anna").count == 1 && embedded.socketIDs(ofUser: "bert").isEmpty)
         anna.stop()
         bert.stop()
         await embedded.stop()
@@ -255,13 +255,13 @@ struct PusherPeerTests {
         let anna = try await self.connect(address, app, user: ["id": "anna", "user_info": ["name": "A"]])
         let bert = try await self.connect(address, app, user: ["id": "bert", "user_info": ["name": "B"]])
         for browser in [anna, bert] { try await browser.perform(["do": "subscribe", "channel": "presence-room"]) }
-        #expect(try await self.message(anna, "presence-room", "pusher:member_added")?["id"] == "bert")
+        try await expectEqual(self.message(anna, "presence-room", "pusher:member_added")?["id"], "bert")
         try await bert.perform(["do": "trigger", "channel": "presence-room", "name": "client-typing", "data": ["on": true]])
-        #expect(try await self.message(anna, "presence-room", "client-typing")?["on"] == true)
+        try await expectEqual(self.message(anna, "presence-room", "client-typing")?["on"], true)
         embedded.publish("tick", to: "presence-room", data: #"{"value":1}"#)
-        #expect(try await self.message(anna, "presence-room", "tick")?["value"]?.int == 1)
+        try await expectEqual(self.message(anna, "presence-room", "tick")?["value"]?.int, 1)
         bert.stop()
-        #expect(try await self.message(anna, "presence-room", "pusher:member_removed")?["id"] == "bert")
+        try await expectEqual(self.message(anna, "presence-room", "pusher:member_removed")?["id"], "bert")
         anna.stop()
         await embedded.stop()
     }

@@ -68,22 +68,22 @@ struct PusherProxyTests {
         // Larger than the buffers of the proxy.
         let text = String(repeating: "ü", count: 4_000)
         try await proxied.publisher().publish("tick", to: "private-orders", data: ["text": text])
-        #expect(try await events.first { _ in true }?.decode([String: String].self) == ["text": text])
+        try await expectEqual(events.first { _ in true }?.decode([String: String].self), ["text": text])
         try orders.trigger("client-hello", ["text": text])
         let clientEvent = await received.first { if case .clientEvent = $0 { true } else { false } }
         guard case .clientEvent(_, "private-orders", "client-hello", let data)? = clientEvent else {
             Issue.record("The server should have received the client event.")
             return
         }
-        #expect(data.contains(text))
-        #expect(try await proxied.publisher().channels()["private-orders"] != nil)
+        expect(data.contains(text))
+        try await expect(proxied.publisher().channels()["private-orders"] != nil)
 
         // A client that trusts another authority.
         let stranger = proxied.client(trusting: "other-root")
         let errors = stranger.errors
         stranger.connect()
         let error = await errors.first { _ in true }
-        #expect(error?.message.contains("certificate") == true)
+        expectEqual(error?.message.contains("certificate"), true)
         stranger.disconnect()
         client.disconnect()
         await proxied.end()
@@ -104,7 +104,7 @@ struct PusherProxyTests {
             if sender != socketID { (socketID, start, connections) = (sender, .now, connections + 1) }
             if connections > 20 || ContinuousClock.now - start > .seconds(4) { break }
         }
-        #expect(connections <= 20, "The proxy closes connections in spite of the pings.")
+        expect(connections <= 20, "The proxy closes connections in spite of the pings.")
         client.disconnect()
         await proxied.end()
     }
@@ -117,7 +117,7 @@ struct PusherProxyTests {
         client.connect()
         // Without pings, nothing arrives for a second.
         let gap = try #require(await gaps.first { _ in true })
-        #expect(gap.channel == "private-orders")
+        expectEqual(gap.channel, "private-orders")
         var socketIDs: Set<String> = []
         for await state in states {
             if case .connected(let socketID) = state { socketIDs.insert(socketID) }
@@ -138,12 +138,12 @@ struct PusherProxyTests {
         try await proxied.nginx.start()
         for (channel, gaps) in zip(channels, gaps) {
             let gap = try #require(await gaps.first { _ in true })
-            #expect(gap.channel == channel.name && gap.duration > .zero)
-            #expect(channel.state == .subscribed)
+            expect(gap.channel == channel.name && gap.duration > .zero)
+            expectEqual(channel.state, .subscribed)
         }
         try await proxied.publisher().publish("tick", to: channels.map(\.name), data: "again")
-        for sequence in events { #expect(await sequence.first { _ in true }?.data == "again") }
-        #expect(proxied.server.socketIDs == [client.socketID])
+        for sequence in events { await expectEqual(sequence.first { _ in true }?.data, "again") }
+        expectEqual(proxied.server.socketIDs, [client.socketID])
         client.disconnect()
         await proxied.end()
     }

@@ -23,7 +23,7 @@ struct PusherPublisherConnectionTests {
             if number % 2 == 0 {
                 try await publisher.publish("tick", to: "prices", data: ["number": number])
             } else {
-                #expect(try await publisher.channels().isEmpty)
+                try await expect(publisher.channels().isEmpty)
             }
         }
     }
@@ -33,7 +33,7 @@ struct PusherPublisherConnectionTests {
         let sockudo = try Peer("sockudo")
         let relay = try TestRelay(to: try await sockudo.ready()["port"]?.int ?? 0)
         try await Self.send(20, Self.publisher(relay))
-        #expect(relay.connectionCount == 20)
+        expectEqual(relay.connectionCount, 20)
         try await sockudo.stopped()
         await relay.stop()
     }
@@ -45,10 +45,10 @@ struct PusherPublisherConnectionTests {
         try await nginx.start()
         let relay = try TestRelay(to: nginx.port)
         try await Self.send(40, Self.publisher(relay))
-        #expect(relay.connectionCount == 1)
+        expectEqual(relay.connectionCount, 1)
         // Now, each event has a connection of its own, which is used for the query after it.
         try await Self.send(10, Self.publisher(relay, unrepeatableIdleTime: .zero))
-        #expect(relay.connectionCount == 1 + 5)
+        expectEqual(relay.connectionCount, 1 + 5)
         await nginx.stop()
         try await sockudo.stopped()
         await relay.stop()
@@ -80,10 +80,10 @@ struct PusherPublisherConnectionTests {
             }
             try await sockudo.stopped()
             let error = await #expect(throws: PusherError.self) { try await publisher.publish("tick", to: "prices", data: 1) }
-            #expect(error?.status == 502)
+            expectEqual(error?.status, 502)
             try await Self.waitForEnd(relay)
         }
-        #expect(relay.connectionCount == 3 * 6)
+        expectEqual(relay.connectionCount, 3 * 6)
         await nginx.stop()
         await relay.stop()
     }

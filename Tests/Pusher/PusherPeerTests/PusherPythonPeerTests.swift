@@ -82,14 +82,14 @@ struct PusherPythonPeerTests {
             var names: [String] = []
             for await event in events.prefix(count) {
                 names.append(event.name)
-                if event.data != "text" { #expect(try JSONValue(parsing: event.data ?? "") == data) }
+                if event.data != "text" { try expectEqual(JSONValue(parsing: event.data ?? ""), data) }
             }
             return names
         }
-        #expect(try await received(prices, 3) == ["a", "b", "d"])
-        #expect(try await received(room, 2) == ["b", "e"])
-        #expect(try await received(encrypted, 2) == ["c", "f"])
-        #expect(try await received(notices, 1) == ["notice"])
+        try await expectEqual(received(prices, 3), ["a", "b", "d"])
+        try await expectEqual(received(room, 2), ["b", "e"])
+        try await expectEqual(received(encrypted, 2), ["c", "f"])
+        try await expectEqual(received(notices, 1), ["notice"])
 
         // A wrong signature.
         let stranger = try await python.library(secret: "wrong")
@@ -112,17 +112,19 @@ struct PusherPythonPeerTests {
         try await client.user.signedIn(within: .seconds(300))
 
         let all = try await library.perform(["do": "channels"])
-        #expect(all["channels"]?["prices"] == [:] && all["channels"]?["presence-room"] == [:])
-        #expect(
-            try await library.perform(["do": "channels", "prefix": "presence-", "info": ["user_count"]]) == [
+        expect(all["channels"]?["prices"] == [:] && all["channels"]?["presence-room"] == [:])
+        try await expectEqual(
+            library.perform(["do": "channels", "prefix": "presence-", "info": ["user_count"]]),
+            [
                 "channels": ["presence-room": ["user_count": 1]]
             ])
-        #expect(
-            try await library.perform(["do": "channel", "channel": "prices", "info": ["subscription_count"]]) == [
+        try await expectEqual(
+            library.perform(["do": "channel", "channel": "prices", "info": ["subscription_count"]]),
+            [
                 "occupied": true, "subscription_count": 1,
             ])
-        #expect(try await library.perform(["do": "channel", "channel": "empty"]) == ["occupied": false])
-        #expect(try await library.perform(["do": "users", "channel": "presence-room"]) == ["users": [["id": "anna"]]])
+        try await expectEqual(library.perform(["do": "channel", "channel": "empty"]), ["occupied": false])
+        try await expectEqual(library.perform(["do": "users", "channel": "presence-room"]), ["users": [["id": "anna"]]])
         await #expect(throws: Peer.Failure.self) { try await library.perform(["do": "users", "channel": "prices"]) }
 
         // The path of the library's own call lacks the app, so that the request fails with the service, too.
@@ -131,14 +133,14 @@ struct PusherPythonPeerTests {
         } throws: {
             ($0 as? Peer.Failure)?.description.contains("404") == true
         }
-        #expect(python.server.socketIDs(ofUser: "anna").count == 1)
+        expectEqual(python.server.socketIDs(ofUser: "anna").count, 1)
         let states = client.states
-        #expect(try await library.perform(["do": "terminateInApp", "user": "anna"]) == [:])
+        try await expectEqual(library.perform(["do": "terminateInApp", "user": "anna"]), [:])
         guard case .disconnected(let error?)? = await states.first(where: \.isFinal) else {
             Issue.record("The connection should have been terminated.")
             return
         }
-        #expect(error.serverCode == 4009)
+        expectEqual(error.serverCode, 4009)
         await python.server.stop()
     }
 
@@ -163,13 +165,13 @@ struct PusherPythonPeerTests {
         let events = channel.events("tick")
         client.connect()
         try await channel.subscribed(within: .seconds(300))
-        #expect(channel.members.me?.info?["name"]?.string == (name.hasPrefix("presence-") ? "Ännä" : nil))
+        expectEqual(channel.members.me?.info?["name"]?.string, (name.hasPrefix("presence-") ? "Ännä" : nil))
         client.user.signIn()
         try await client.user.signedIn(within: .seconds(300))
-        #expect(python.server.socketIDs(ofUser: "anna") == [client.socketID])
+        expectEqual(python.server.socketIDs(ofUser: "anna"), [client.socketID])
 
         try await library.perform(["do": "trigger", "channels": .string(name), "name": "tick", "data": "7"])
-        #expect(await events.first { _ in true }?.data == "7")
+        await expectEqual(events.first { _ in true }?.data, "7")
         client.disconnect()
         await python.server.stop()
     }
@@ -201,9 +203,9 @@ struct PusherPythonPeerTests {
             let webhook = try await library.perform(command)
             names += webhook["events"]?.array?.compactMap { $0["name"]?.string } ?? []
             command["signature"] = "0"
-            #expect(try await library.perform(command) == .null)
+            try await expectEqual(library.perform(command), .null)
         }
-        #expect(
+        expect(
             Set(names) == ["channel_occupied", "channel_vacated", "member_added", "member_removed", "client_event"]
                 && names.count == receiver.events.count)
         await python.server.stop()
@@ -244,7 +246,7 @@ struct PusherPythonPeerTests {
         let pysher = try await self.pysher(
             python.port, ["secret": .string(PythonServer.app.secret), "user": Self.user, "channels": .array(names.map { .string($0) })])
         _ = try await pysher.line { $0["event"] == "connected" }
-        #expect(try await pysher.perform(["do": "state"]) == "connected")
+        try await expectEqual(pysher.perform(["do": "state"]), "connected")
         for name in names {
             try await self.subscribed(pysher, name)
             for event in ["tick", "client-hello"] {
@@ -256,28 +258,28 @@ struct PusherPythonPeerTests {
             Issue.record("bert should have joined.")
             return
         }
-        #expect(bert == PusherMember(id: "bert", info: ["name": "Bert"]))
+        expectEqual(bert, PusherMember(id: "bert", info: ["name": "Bert"]))
 
         // Events of the server, and client events in both directions.
         for name in names {
             python.server.publish("tick", to: name, data: #"{"text":"ü"}"#)
-            #expect(try await self.message(pysher, name, "tick") == #"{"text":"ü"}"#)
+            try await expectEqual(self.message(pysher, name, "tick"), #"{"text":"ü"}"#)
         }
         for (channel, sequence) in zip(channels, events).dropFirst() {
             try await pysher.perform([
                 "do": "trigger", "channel": .string(channel.name), "name": "client-hello", "data": ["text": "ü"],
             ])
             let event = try #require(await sequence.first { _ in true })
-            #expect(try event.decode([String: String].self) == ["text": "ü"])
-            #expect(event.userID == (channel.name == "presence-room" ? "bert" : nil))
+            try expectEqual(event.decode([String: String].self), ["text": "ü"])
+            expectEqual(event.userID, (channel.name == "presence-room" ? "bert" : nil))
             try channel.trigger("client-hello", "back")
-            #expect(try await self.message(pysher, channel.name, "client-hello") == "back")
+            try await expectEqual(self.message(pysher, channel.name, "client-hello"), "back")
         }
 
         // Unsubscribing.
         try await pysher.perform(["do": "unsubscribe", "channel": "presence-room"])
         let left = await changes.first { if case .left = $0 { true } else { false } }
-        #expect(left == .left(bert))
+        expectEqual(left, .left(bert))
         try await pysher.perform(["do": "disconnect"])
         try await eventually { python.server.socketIDs == [client.socketID] }
         client.disconnect()
@@ -299,7 +301,7 @@ struct PusherPythonPeerTests {
 
         // A wrong signature is an error of the subscription, and the connection continues.
         try await pysher.perform(["do": "subscribe", "channel": "private-wrong", "auth": "key1:0"])
-        #expect(try await self.message(pysher, "private-wrong", "pusher:error")?["code"] == 4009)
+        try await expectEqual(self.message(pysher, "private-wrong", "pusher:error")?["code"], 4009)
         try await pysher.perform(["do": "subscribe", "channel": "prices"])
         try await self.subscribed(pysher, "prices")
         pysher.stop()
@@ -333,14 +335,14 @@ struct PusherPythonPeerTests {
         case .restart:
             // Only the connections, so that the port stays the same.
             await server.stop()
-            #expect(try await pysher.line { $0["event"] == "error" }["code"] == 4200)
+            try await expectEqual(pysher.line { $0["event"] == "error" }["code"], 4200)
         }
         let second = try await pysher.line { $0["event"] == "connected" }["socket"]?.string
-        #expect(first != second)
+        expect(first != second)
         try await self.subscribed(pysher, "private-orders")
         try await self.subscribed(pysher, "presence-room")
         server.publish("tick", to: "private-orders", data: "again")
-        #expect(try await self.message(pysher, "private-orders", "tick") == "again")
+        try await expectEqual(self.message(pysher, "private-orders", "tick"), "again")
         try await pysher.perform(["do": "disconnect"])
         await listener.stop()
     }
@@ -352,7 +354,7 @@ struct PusherPythonPeerTests {
         try await self.subscribed(pysher, "prices")
         python.server.drop(first)
         try await self.subscribed(pysher, "prices")
-        #expect(python.server.subscribers(of: "prices").count == 1)
+        expectEqual(python.server.subscribers(of: "prices").count, 1)
         try await pysher.perform(["do": "disconnect"])
         await python.server.stop()
     }

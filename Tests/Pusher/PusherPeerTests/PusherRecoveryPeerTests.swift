@@ -44,7 +44,7 @@ struct PusherRecoveryPeerTests {
         client.connect()
         try await channel.subscribed(within: .seconds(300))
         try await publisher.publish("tick", to: name, data: "1")
-        #expect(await self.take(1, events) == ["1"])
+        await expectEqual(self.take(1, events), ["1"])
 
         var next = 2
         for count in [3, 0, 1] {
@@ -57,7 +57,7 @@ struct PusherRecoveryPeerTests {
             try await channel.subscribed(within: .seconds(300))
             try await publisher.publish("tick", to: name, data: "\(next)")
             next += 1
-            #expect(await self.take(count + 1, events) == ((next - count - 1)..<next).map { "\($0)" })
+            await expectEqual(self.take(count + 1, events), ((next - count - 1)..<next).map { "\($0)" })
         }
         client.disconnect()
         for await gap in gaps { Issue.record("The client reported a gap: \(gap)") }
@@ -81,7 +81,7 @@ struct PusherRecoveryPeerTests {
             if received.count.isMultiple(of: 7) { transport.cut() }
         }
         try await published
-        #expect(received == (1...count).map { "\($0)" })
+        expectEqual(received, (1...count).map { "\($0)" })
         client.disconnect()
         for await gap in gaps { Issue.record("The client reported a gap: \(gap)") }
     }
@@ -95,12 +95,12 @@ struct PusherRecoveryPeerTests {
         for client in [client, bert] { client.connect() }
         for channel in [annas, berts] { try await channel.subscribed(within: .seconds(300)) }
         try berts.trigger("client-a", 1)
-        #expect(await self.take(1, events) == ["1"])
+        await expectEqual(self.take(1, events), ["1"])
         try await self.waiting(client) { transport.cut() }
         try berts.trigger("client-a", 2)
-        #expect(await self.take(2, echoes) == ["1", "2"])
+        await expectEqual(self.take(2, echoes), ["1", "2"])
         client.connect()
-        #expect(await self.take(1, events) == ["2"])
+        await expectEqual(self.take(1, events), ["2"])
         for client in [client, bert] { client.disconnect() }
     }
 
@@ -113,13 +113,13 @@ struct PusherRecoveryPeerTests {
         client.connect()
         try await channel.subscribed(within: .seconds(300))
         try await publisher.publish("tick", to: "orders", data: "1")
-        #expect(await self.take(1, events) == ["1"])
+        await expectEqual(self.take(1, events), ["1"])
         try await self.waiting(client) { transport.cut() }
         for value in 2...6 { try await publisher.publish("tick", to: "orders", data: "\(value)") }
         client.connect()
-        #expect(await gaps.first { _ in true }?.recoveryFailure == .positionExpired)
+        await expectEqual(gaps.first { _ in true }?.recoveryFailure, .positionExpired)
         try await publisher.publish("tick", to: "orders", data: "7")
-        #expect(await self.take(1, events) == ["7"])
+        await expectEqual(self.take(1, events), ["7"])
         client.disconnect()
     }
 
@@ -132,7 +132,7 @@ struct PusherRecoveryPeerTests {
         try await channel.subscribed(within: .seconds(300))
         try await self.waiting(client) { transport.cut() }
         client.connect()
-        #expect(await gaps.first { _ in true }?.recoveryFailure == .notSupported)
+        await expectEqual(gaps.first { _ in true }?.recoveryFailure, .notSupported)
         client.disconnect()
     }
 
@@ -146,22 +146,21 @@ struct PusherRecoveryPeerTests {
         client.connect()
         try await room.subscribed(within: .seconds(300))
         try await client.user.signedIn(within: .seconds(300))
-        #expect(await misses.first { _ in true }?.channel == "cache-a")
-        #expect(await watchlist.first { _ in true } == .offline(["bert"]))
+        await expectEqual(misses.first { _ in true }?.channel, "cache-a")
+        await expectEqual(watchlist.first { _ in true }, .offline(["bert"]))
         let bert = sockudo.client("bert") { $0.recovery = .sockudo }
         bert.connect()
         try await bert.subscribe("presence-room").subscribed(within: .seconds(300))
-        #expect(
-            await changes.first { if case .joined = $0 { true } else { false } }
-                == .joined(PusherMember(id: "bert", info: ["name": "bert"])))
+        await expectEqual(
+            changes.first { if case .joined = $0 { true } else { false } }, .joined(PusherMember(id: "bert", info: ["name": "bert"])))
         bert.disconnect()
-        #expect(
-            await changes.first { if case .left = $0 { true } else { false } } == .left(PusherMember(id: "bert", info: ["name": "bert"])))
+        await expectEqual(
+            changes.first { if case .left = $0 { true } else { false } }, .left(PusherMember(id: "bert", info: ["name": "bert"])))
         _ = await updates.first {
             if case .frame(let text) = $0 { text.contains("subscription_succeeded") && text.contains("user-anna") } else { false }
         }
         try await sockudo.publisher().sendToUser("anna", "hello", data: 1)
-        #expect(await userEvents.first { _ in true }?.name == "hello")
+        await expectEqual(userEvents.first { _ in true }?.name, "hello")
         client.disconnect()
     }
 
@@ -184,7 +183,7 @@ struct PusherRecoveryPeerTests {
         _ = await updates.first { if case .event(let event) = $0 { event.data == "20" } else { false } }
         try await first.peer.stopped()
         let last = await published.value
-        #expect(last >= 20)
+        expect(last >= 20)
         let second = try await first.replaced()
         // It counts again: the events that arrive are new ones.
         var (isGapReported, received, failure): (Bool, [Int], PusherRecoveryFailure?) = (false, [], nil)
@@ -205,11 +204,11 @@ struct PusherRecoveryPeerTests {
         }
         next.cancel()
         _ = await next.result
-        #expect(failure == .streamReset)
-        #expect(zip(received, received.dropFirst()).allSatisfy { $0 < $1 }, "\(received)")
+        expectEqual(failure, .streamReset)
+        expect(zip(received, received.dropFirst()).allSatisfy { $0 < $1 }, "\(received)")
         // The events before the restart are complete up to the last one that arrived.
         let before = received.filter { $0 <= 1_000 }
-        #expect(before == Array(21..<(21 + before.count)))
+        expectEqual(before, Array(21..<(21 + before.count)))
         client.disconnect()
     }
 
@@ -230,30 +229,30 @@ struct PusherRecoveryPeerTests {
         try await channel.subscribed(within: .seconds(300))
         let publisher = sockudo.publisher()
         try await publisher.publish("tick", to: "orders", data: "1")
-        #expect(await self.take(1, events) == ["1"])
+        await expectEqual(self.take(1, events), ["1"])
 
         let (gaps, errors, states) = (channel.gaps, client.errors, client.states)
         // The process keeps its sockets open, and answers nothing.
         kill(processID, SIGSTOP)
         defer { kill(processID, SIGCONT) }
         let loss = try #require(await errors.first { _ in true })
-        #expect(loss.code == .connectionLost, "\(loss)")
-        #expect(await states.first { $0 == .connecting } != nil)
+        expectEqual(loss.code, .connectionLost, "\(loss)")
+        await expect(states.first { $0 == .connecting } != nil)
         // Attempts to connect end as well.
         _ = await errors.first { _ in true }
         kill(processID, SIGCONT)
 
-        #expect(await states.first { if case .connected = $0 { true } else { false } } != nil)
+        await expect(states.first { if case .connected = $0 { true } else { false } } != nil)
         try await channel.subscribed(within: .seconds(300))
         try await publisher.publish("tick", to: "orders", data: "2")
-        #expect(await self.take(1, events) == ["2"])
+        await expectEqual(self.take(1, events), ["2"])
         if recovers {
             client.disconnect()
             for await gap in gaps { Issue.record("The client reported a gap: \(gap)") }
         } else {
             let gap = try #require(await gaps.first { _ in true })
             // From the last sign of life to the new subscription: at least the timeout of the pong.
-            #expect(gap.duration >= .seconds(3) && gap.recoveryFailure == nil)
+            expect(gap.duration >= .seconds(3) && gap.recoveryFailure == nil)
             client.disconnect()
         }
     }

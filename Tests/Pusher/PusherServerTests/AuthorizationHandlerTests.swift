@@ -39,7 +39,7 @@ import Testing
         try await client.subscribe("private-orders").subscribed()
         let room = try client.subscribe("presence-room")
         try await room.subscribed()
-        #expect(room.members.me?.id == client.socketID)
+        expectEqual(room.members.me?.id, client.socketID)
     }
 
     @Test func `the closure chooses the user of a presence channel`() async throws {
@@ -47,8 +47,8 @@ import Testing
             PusherAuthorizationHandler(app: self.pusher.server.app) { _ in .accept(userID: "anna", userInfo: ["name": "Anna \"A.\""]) })
         let room = try self.client().subscribe("presence-room")
         try await room.subscribed()
-        #expect(room.members.me?.id == "anna")
-        #expect(room.members.me?.info?["name"] == "Anna \"A.\"")
+        expectEqual(room.members.me?.id, "anna")
+        expectEqual(room.members.me?.info?["name"], "Anna \"A.\"")
     }
 
     @Test func `the closure receives the request, the socket ID, the channel and the other fields`() async throws {
@@ -61,22 +61,22 @@ import Testing
         let client = try self.client(headers: ["Authorization": "Bearer token"], parameters: ["session": "a b&c=d"])
         try await client.subscribe("private-orders").subscribed()
         let attempt = try #require(attempts.all.first)
-        #expect(attempts.all.count == 1)
-        #expect(attempt.socketID == client.socketID)
-        #expect(attempt.channel == "private-orders")
-        #expect(attempt.parameters == ["session": "a b&c=d"])
-        #expect(attempt.request.target == "/pusher/auth")
-        #expect(attempt.request.headers["Authorization"] == "Bearer token")
+        expectEqual(attempts.all.count, 1)
+        expectEqual(attempt.socketID, client.socketID)
+        expectEqual(attempt.channel, "private-orders")
+        expectEqual(attempt.parameters, ["session": "a b&c=d"])
+        expectEqual(attempt.request.target, "/pusher/auth")
+        expectEqual(attempt.request.headers["Authorization"], "Bearer token")
     }
 
     @Test func `a rejected subscription fails with status 403 and the message`() async throws {
         try await self.start(PusherAuthorizationHandler(app: self.pusher.server.app) { _ in .reject(message: "Only for staff.") })
         let staff = try self.client().subscribe("private-staff")
         let error = await #expect(throws: PusherError.self) { try await staff.subscribed() }
-        #expect(error?.code == .authorizationFailed)
-        #expect(error?.message.contains("403") == true)
+        expectEqual(error?.code, .authorizationFailed)
+        expectEqual(error?.message.contains("403"), true)
         let response = try await self.send("POST", "socket_id=1.2&channel_name=private-staff")
-        #expect(response == HTTPResponse(status: 403, headers: ["Content-Type": "text/plain; charset=utf-8"], text: "Only for staff.\n"))
+        expectEqual(response, HTTPResponse(status: 403, headers: ["Content-Type": "text/plain; charset=utf-8"], text: "Only for staff.\n"))
     }
 
     @Test func `the closure is cancelled when the client disconnects`() async throws {
@@ -101,10 +101,10 @@ import Testing
         let client = PusherClient(configuration)
         client.connect()
         try await client.subscribe("private-orders").subscribed()
-        #expect(server.subscribers(of: "private-orders").count == 1)
+        expectEqual(server.subscribers(of: "private-orders").count, 1)
         for (path, status) in [("/pusher/auth", 405), ("/pusher/auth?x", 405), ("/pusher/auth/", 404), ("/pusher/auth/x", 404)] {
             let request = HTTPRequest("GET", try Endpoint("http://app\(path)"))
-            #expect(try await self.pusher.network.http.send(request).head.status == status)
+            try await expectEqual(self.pusher.network.http.send(request).head.status, status)
         }
     }
 
@@ -134,9 +134,9 @@ import Testing
                 return .accept()
             })
         let response = try await self.send(row.method, row.body)
-        #expect(response.head.status == row.status)
-        #expect(String(decoding: response.body, as: UTF8.self).contains(row.message))
-        #expect(response.head.headers["Allow"] == (row.status == 405 ? "POST" : nil))
+        expectEqual(response.head.status, row.status)
+        expect(String(decoding: response.body, as: UTF8.self).contains(row.message))
+        expectEqual(response.head.headers["Allow"], (row.status == 405 ? "POST" : nil))
     }
 
     @Test func `the channels of one request have a status each`() async throws {
@@ -150,12 +150,12 @@ import Testing
         let form = channels.enumerated().map { "channel_name%5B\($0.offset)%5D=\($0.element)" }.joined(separator: "&")
         let response = try await self.send("POST", form + "&socket_id=1.2&session=x")
         let json = try JSONValue(parsing: response.body)
-        #expect(response.head.status == 200)
-        #expect(channels.map { json[$0]?["status"]?.int } == [200, 403, 400, 200, 200])
-        #expect(json["private-b"]?["error"] == "Not private-b." && json["private-b"]?["data"] == nil)
-        #expect(json["presence-a"]?["data"]?["channel_data"] == #"{"user_id":"anna"}"#)
-        #expect(json["private-encrypted-a"]?["data"]?["shared_secret"]?.string?.isEmpty == false)
-        #expect(attempts.all.sorted() == ["presence-a x", "private-a x", "private-b x", "private-encrypted-a x"])
+        expectEqual(response.head.status, 200)
+        expectEqual(channels.map { json[$0]?["status"]?.int }, [200, 403, 400, 200, 200])
+        expect(json["private-b"]?["error"] == "Not private-b." && json["private-b"]?["data"] == nil)
+        expectEqual(json["presence-a"]?["data"]?["channel_data"], #"{"user_id":"anna"}"#)
+        expectEqual(json["private-encrypted-a"]?["data"]?["shared_secret"]?.string?.isEmpty, false)
+        expectEqual(attempts.all.sorted(), ["presence-a x", "private-a x", "private-b x", "private-encrypted-a x"])
     }
 
     @Test func `a client authorizes its channels with one request`() async throws {
@@ -171,8 +171,8 @@ import Testing
         client.connect()
         for (index, channel) in channels.enumerated() where index != 2 { try await channel.subscribed() }
         let error = await #expect(throws: PusherError.self) { try await channels[2].subscribed() }
-        #expect(error?.code == .authorizationFailed && error?.message.contains("403") == true)
-        #expect(requests.all.count == 5 && Set(requests.all.map { $0.headers["Content-Length"] }).count == 1)
+        expect(error?.code == .authorizationFailed && error?.message.contains("403") == true)
+        expect(requests.all.count == 5 && Set(requests.all.map { $0.headers["Content-Length"] }).count == 1)
     }
 
     @Test func `a WebSocket is rejected`() async throws {
@@ -181,7 +181,7 @@ import Testing
             Issue.record("the upgrade should be rejected")
             return
         }
-        #expect(response.head.status == 404)
+        expectEqual(response.head.status, 404)
     }
 
     // MARK: Users
@@ -198,21 +198,21 @@ import Testing
         let client = self.pusher.client { $0.userAuthenticator = .endpoint(endpoint) }
         client.connect()
         client.user.signIn()
-        #expect(try await client.user.signedIn().id == "anna")
-        #expect(self.pusher.server.socketIDs(ofUser: "anna").count == 1)
+        try await expectEqual(client.user.signedIn().id, "anna")
+        expectEqual(self.pusher.server.socketIDs(ofUser: "anna").count, 1)
         let accepted = try await self.send("POST", "socket_id=1.2&user=anna")
         let userData = #"{"id":"anna","user_info":{"socket":"1.2"},"watchlist":["bert"]}"#
         let json = try JSONValue(parsing: accepted.body)
-        #expect(accepted.head.status == 200 && json["user_data"]?.string == userData)
-        #expect(json["auth"]?.string == UserSignature.token(key: "key", secret: "secret", socketID: "1.2", userData: userData))
+        expect(accepted.head.status == 200 && json["user_data"]?.string == userData)
+        expectEqual(json["auth"]?.string, UserSignature.token(key: "key", secret: "secret", socketID: "1.2", userData: userData))
         let rejected = try await self.send("POST", "socket_id=1.2")
-        #expect(rejected.head.status == 403 && rejected.body == Array("The user is not authenticated.\n".utf8))
+        expect(rejected.head.status == 403 && rejected.body == Array("The user is not authenticated.\n".utf8))
         // The ID of the user is a part of the name of a channel.
-        #expect(try await self.send("POST", "socket_id=1.2&user=a+b").head.status == 400)
+        try await expectEqual(self.send("POST", "socket_id=1.2&user=a+b").head.status, 400)
         // Of another text, the signature could be valid for something else.
-        #expect(try await self.send("POST", "socket_id=1.2::user&user=anna").head.status == 400)
+        try await expectEqual(self.send("POST", "socket_id=1.2::user&user=anna").head.status, 400)
         // Channels are authorized as without the closure.
-        #expect(try await self.send("POST", "socket_id=1.2&channel_name=prices").head.status == 400)
+        try await expectEqual(self.send("POST", "socket_id=1.2&channel_name=prices").head.status, 400)
     }
 
     // MARK: Web pages
@@ -225,36 +225,36 @@ import Testing
             "Origin": "https://example.org", "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "authorization",
         ]
         let preflight = try await self.send("OPTIONS", headers: headers)
-        #expect(preflight.head.status == 204)
-        #expect(preflight.head.headers["Access-Control-Allow-Methods"] == "POST")
-        #expect(preflight.head.headers["Access-Control-Allow-Headers"] == "authorization")
+        expectEqual(preflight.head.status, 204)
+        expectEqual(preflight.head.headers["Access-Control-Allow-Methods"], "POST")
+        expectEqual(preflight.head.headers["Access-Control-Allow-Headers"], "authorization")
         for response in [preflight, try await self.send("POST", headers: headers, Self.form)] {
-            #expect(response.head.headers["Access-Control-Allow-Origin"] == "https://example.org")
-            #expect(response.head.headers["Access-Control-Allow-Credentials"] == "true")
-            #expect(response.head.headers["Vary"] == "Origin")
+            expectEqual(response.head.headers["Access-Control-Allow-Origin"], "https://example.org")
+            expectEqual(response.head.headers["Access-Control-Allow-Credentials"], "true")
+            expectEqual(response.head.headers["Vary"], "Origin")
         }
         // A page also reads why a request was rejected.
         let invalid = try await self.send("POST", headers: headers)
-        #expect(invalid.head.status == 400)
-        #expect(invalid.head.headers["Access-Control-Allow-Origin"] == "https://example.org")
+        expectEqual(invalid.head.status, 400)
+        expectEqual(invalid.head.headers["Access-Control-Allow-Origin"], "https://example.org")
     }
 
     @Test func `a page of any origin may read the response if all origins are allowed`() async throws {
         try await self.start(PusherAuthorizationHandler(app: self.pusher.server.app, origins: ["*"]))
         let response = try await self.send("POST", headers: ["Origin": "https://example.org"], Self.form)
-        #expect(response.head.status == 200)
-        #expect(response.head.headers["Access-Control-Allow-Origin"] == "*")
-        #expect(response.head.headers["Access-Control-Allow-Credentials"] == nil)
+        expectEqual(response.head.status, 200)
+        expectEqual(response.head.headers["Access-Control-Allow-Origin"], "*")
+        expectNil(response.head.headers["Access-Control-Allow-Credentials"])
     }
 
     @Test func `the response to a page of another origin has no fields that let it be read`() async throws {
         try await self.start(PusherAuthorizationHandler(app: self.pusher.server.app, origins: ["https://example.org"]))
         let preflight = try await self.send("OPTIONS", headers: ["Origin": "https://example.com"])
-        #expect(preflight.head.status == 403)
-        #expect(String(decoding: preflight.body, as: UTF8.self).contains("https://example.com"))
+        expectEqual(preflight.head.status, 403)
+        expect(String(decoding: preflight.body, as: UTF8.self).contains("https://example.com"))
         for headers: HTTPHeaders in [["Origin": "https://example.com"], [:]] {
             let response = try await self.send("POST", headers: headers, Self.form)
-            #expect(response.head.headers["Access-Control-Allow-Origin"] == nil)
+            expectNil(response.head.headers["Access-Control-Allow-Origin"])
         }
     }
 
@@ -263,7 +263,7 @@ import Testing
         let client = try self.client()
         try await client.subscribe("private-orders").subscribed()
         let error = await #expect(throws: PusherError.self) { try await client.subscribe("presence-room").subscribed() }
-        #expect(error?.status == 400)
+        expectEqual(error?.status, 400)
     }
 
     @Test(
@@ -286,10 +286,10 @@ import Testing
         }
         try await self.start(handler)
         let response = try await self.send("POST", "socket_id=1.2&channel_name=presence-a")
-        #expect(response.head.status == (message == nil ? 200 : 400))
-        if let message { #expect(String(decoding: response.body, as: UTF8.self) == message) }
+        expectEqual(response.head.status, (message == nil ? 200 : 400))
+        if let message { expectEqual(String(decoding: response.body, as: UTF8.self), message) }
         // The user of a private channel has no meaning.
-        #expect(try await self.send("POST", "socket_id=1.2&channel_name=private-a").head.status == 200)
-        #expect(try await self.send("POST", "socket_id=1.2").head.status == (info == nil ? 200 : 400))
+        try await expectEqual(self.send("POST", "socket_id=1.2&channel_name=private-a").head.status, 200)
+        try await expectEqual(self.send("POST", "socket_id=1.2").head.status, (info == nil ? 200 : 400))
     }
 }

@@ -118,24 +118,24 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
     @Test(arguments: State.allCases)
     func `every input in every state has the expected effect`(state: State) throws {
         let rows = try #require(Self.table.first { $0.0 == state }).1
-        #expect(Set(rows.map(\.0)) == Set(Input.allCases))
+        expectEqual(Set(rows.map(\.0)), Set(Input.allCases))
         for (input, commands, next) in rows {
             var server = self.server(in: state)
-            #expect(self.state(of: server) == state)
-            #expect(self.apply(input, to: &server).map(\.summary) == commands, "\(input)")
-            #expect(self.state(of: server) == next, "\(input)")
+            expectEqual(self.state(of: server), state)
+            expectEqual(self.apply(input, to: &server).map(\.summary), commands, "\(input)")
+            expectEqual(self.state(of: server), next, "\(input)")
             // Whatever the input, no state remains after the connection has ended.
             server.closed(1)
-            #expect(server.machine.connections.isEmpty && server.machine.connectionIDs.isEmpty)
-            #expect(server.machine.nextDeadline == nil && server.decide(.accept).isEmpty)
+            expect(server.machine.connections.isEmpty && server.machine.connectionIDs.isEmpty)
+            expect(server.machine.nextDeadline == nil && server.decide(.accept).isEmpty)
         }
     }
 
     @Test func `a hook can accept a connection before it is open`() {
         var server = ServerUnderTest(hooks: .init(connections: true))
-        #expect(server.accepted(1, "/app/key?protocol=7&a=b") == [.run(hook: 1, "connection /app/key?protocol=7&a=b")])
-        #expect(server.decide(.accept).isEmpty)
-        #expect(server.opened(1).map(\.summary) == ["connection_established"])
+        expectEqual(server.accepted(1, "/app/key?protocol=7&a=b"), [.run(hook: 1, "connection /app/key?protocol=7&a=b")])
+        expect(server.decide(.accept).isEmpty)
+        expectEqual(server.opened(1).map(\.summary), ["connection_established"])
     }
 
     @Test(arguments: [(nil, 4009), (4003, 4003), (1, 1), (-1, 4009), (1_000_000, 4009)] as [(Int?, UInt16)])
@@ -144,12 +144,13 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         server.accepted(1)
         server.opened(1)
         let socketID = server.socketID(1)
-        #expect(
-            server.decide(.reject(code: code, message: "no")) == [
+        expectEqual(
+            server.decide(.reject(code: code, message: "no")),
+            [
                 .send(1, PusherFrames.error(Int(expected), "no")), .close(1, CloseCode(rawValue: expected), "no"),
             ])
-        #expect(server.machine.connectionIDs[ByteString(socketID)] == nil)
-        #expect(server.takeEvents() == [.error(socketID: nil, code: Int(expected), message: "no")])
+        expectNil(server.machine.connectionIDs[ByteString(socketID)])
+        expectEqual(server.takeEvents(), [.error(socketID: nil, code: Int(expected), message: "no")])
     }
 }
 
@@ -158,12 +159,12 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
 @Suite struct PusherServerMachineConnectionTests {
     @Test func `an established connection receives its socket ID and the activity timeout`() {
         var server = ServerUnderTest { $0.activityTimeout = .milliseconds(77_900) }
-        #expect(server.accepted(1).isEmpty)
+        expect(server.accepted(1).isEmpty)
         let socketID = server.socketID(1)
-        #expect(server.opened(1) == [.send(1, PusherFrames.connectionEstablished(socketID: socketID, activityTimeout: 77))])
-        #expect(server.takeEvents() == [.connected(socketID: socketID)])
+        expectEqual(server.opened(1), [.send(1, PusherFrames.connectionEstablished(socketID: socketID, activityTimeout: 77))])
+        expectEqual(server.takeEvents(), [.connected(socketID: socketID)])
         server.closed(1)
-        #expect(server.takeEvents() == [.disconnected(socketID: socketID, .peer(.normal, ""))])
+        expectEqual(server.takeEvents(), [.disconnected(socketID: socketID, .peer(.normal, ""))])
     }
 
     @Test(arguments: [
@@ -174,12 +175,13 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
     ])
     func `an invalid request is rejected`(target: String, code: UInt16, message: String) {
         var server = ServerUnderTest(hooks: .init(connections: true))
-        #expect(
-            server.accepted(1, target) == [
+        expectEqual(
+            server.accepted(1, target),
+            [
                 .send(1, PusherFrames.error(Int(code), message)), .close(1, CloseCode(rawValue: code), message),
             ])
-        #expect(server.opened(1).isEmpty && server.closed(1).isEmpty)
-        #expect(server.takeEvents() == [.error(socketID: nil, code: Int(code), message: message)])
+        expect(server.opened(1).isEmpty && server.closed(1).isEmpty)
+        expectEqual(server.takeEvents(), [.error(socketID: nil, code: Int(code), message: message)])
     }
 
     @Test(arguments: [
@@ -187,8 +189,9 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
     ])
     func `a disabled app rejects connections with its key`(target: String, code: UInt16, message: String) {
         var server = ServerUnderTest { $0.isEnabled = false }
-        #expect(
-            server.accepted(1, target) == [
+        expectEqual(
+            server.accepted(1, target),
+            [
                 .send(1, PusherFrames.error(Int(code), message)), .close(1, CloseCode(rawValue: code), message),
             ])
     }
@@ -197,11 +200,11 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         var server = ServerUnderTest { $0.connectionLimit = 2 }
         server.connect(1)
         server.accepted(2)
-        for number in 3...4 { #expect(server.accepted(number).map(\.summary) == ["error 4004", "close 4004"]) }
+        for number in 3...4 { expectEqual(server.accepted(number).map(\.summary), ["error 4004", "close 4004"]) }
         server.closed(3)
-        #expect(server.accepted(5).map(\.summary) == ["error 4004", "close 4004"])
+        expectEqual(server.accepted(5).map(\.summary), ["error 4004", "close 4004"])
         server.closed(2)
-        #expect(server.connect(6).map(\.summary) == ["connection_established"])
+        expectEqual(server.connect(6).map(\.summary), ["connection_established"])
     }
 
     @Test func `a rejection code applies to new connections only`() {
@@ -213,8 +216,8 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
             machine.rejectionCode = code
             machine.accepted(ConnectionID(2), request, now: now, &effects)
         }
-        #expect(commands.map(\.summary) == ["error 4100", "close 4100"])
-        #expect(server.received(1, pingMessage).map(\.summary) == ["pong"])
+        expectEqual(commands.map(\.summary), ["error 4100", "close 4100"])
+        expectEqual(server.received(1, pingMessage).map(\.summary), ["pong"])
     }
 
     @Test func `messages before the connection is established are counted and ignored`() {
@@ -223,8 +226,8 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         server.received(1, pingMessage, pingMessage)
         server.opened(1)
         server.received(1, pingMessage)
-        #expect(server.messagesIgnored == 3 && server.takeEvents().isEmpty)
-        #expect(server.decide(.accept).map(\.summary) == ["connection_established"])
+        expect(server.messagesIgnored == 3 && server.takeEvents().isEmpty)
+        expectEqual(server.decide(.accept).map(\.summary), ["connection_established"])
     }
 
     @Test func `stopping closes connections in the order in which they were accepted`() {
@@ -238,17 +241,17 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
                 .close(number, CloseCode(rawValue: 4200), "The server is stopping."),
             ]
         }
-        #expect(server.step { $0.stop(now: $1, &$2) } == expected)
+        expectEqual(server.step { $0.stop(now: $1, &$2) }, expected)
     }
 
     @Test func `releasing closes connections once`() {
         var server = ServerUnderTest()
         for number in 1...2 { server.connect(number) }
         let expected: [Command] = (1...2).map { .close($0, .goingAway, "The server was released.") }
-        #expect(server.step { $0.release(&$2) } == expected)
-        #expect(server.step { $0.stop(now: $1, &$2) }.isEmpty)
-        for number in 1...2 { #expect(server.closed(number).isEmpty) }
-        #expect(server.machine.connections.isEmpty)
+        expectEqual(server.step { $0.release(&$2) }, expected)
+        expect(server.step { $0.stop(now: $1, &$2) }.isEmpty)
+        for number in 1...2 { expect(server.closed(number).isEmpty) }
+        expect(server.machine.connections.isEmpty)
     }
 
     @Test func `dropping a connection abandons it and ends its subscriptions`() {
@@ -259,11 +262,12 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         }
         _ = server.takeEvents()
         let socketID = server.socketID(1)
-        #expect(
-            server.step { $0.drop(socketID, now: $1, &$2) } == [.abandon(1), .send(2, PusherFrames.memberRemoved("presence-a", id: "1"))])
+        expectEqual(
+            server.step { $0.drop(socketID, now: $1, &$2) }, [.abandon(1), .send(2, PusherFrames.memberRemoved("presence-a", id: "1"))])
         let reason = CloseReason.transport(TransportError(.reset, "The server dropped the connection."))
-        #expect(
-            server.takeEvents() == [
+        expectEqual(
+            server.takeEvents(),
+            [
                 .unsubscribed(socketID: socketID, channel: "presence-a"), .disconnected(socketID: socketID, reason),
             ])
     }
@@ -274,7 +278,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         server.connect(1)
         server.subscribe(1, "one")
         server.publish("a", to: "one")
-        #expect(server.takeEvents().isEmpty)
+        expect(server.takeEvents().isEmpty)
     }
 }
 
@@ -318,13 +322,13 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         _ = server.takeEvents()
         let commands = server.received(1, PusherFrames.subscribe(channel, auth: auth, channelData: data)).map(\.summary)
         // Error 0 means an error without a code.
-        #expect(commands == [error.map { "error \($0 == 0 ? "null" : "\($0)")" } ?? "subscription_succeeded"])
+        expectEqual(commands, [error.map { "error \($0 == 0 ? "null" : "\($0)")" } ?? "subscription_succeeded"])
         let isSubscribed = server.subscribers(of: channel) == [ConnectionID(1)]
-        #expect(isSubscribed == (error == nil))
+        expectEqual(isSubscribed, (error == nil))
         let events = server.takeEvents().dropFirst()
         if error == nil {
             let userID = ChannelName.kind(of: channel).isPresence ? "1" : nil
-            #expect(events == [.subscribed(socketID: socketID, channel: channel, userID: userID)])
+            expectEqual(events, [.subscribed(socketID: socketID, channel: channel, userID: userID)])
         } else {
             guard case .subscriptionRejected(socketID, channel, _)? = events.first, events.count == 1 else {
                 Issue.record("\(events)")
@@ -336,10 +340,10 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
     @Test func `a second subscription is rejected and the first one stays`() {
         var server = ServerUnderTest()
         server.connect(1)
-        #expect(server.subscribe(1, "one") == [.send(1, PusherFrames.subscriptionSucceeded("one"))])
+        expectEqual(server.subscribe(1, "one"), [.send(1, PusherFrames.subscriptionSucceeded("one"))])
         let error = PusherFrames.error(nil, "Existing subscription to channel one", channel: "one")
-        #expect(server.subscribe(1, "one") == [.send(1, error)])
-        #expect(server.subscribers(of: "one") == [ConnectionID(1)])
+        expectEqual(server.subscribe(1, "one"), [.send(1, error)])
+        expectEqual(server.subscribers(of: "one"), [ConnectionID(1)])
     }
 
     @Test func `unsubscribing ends the subscription once`() {
@@ -348,27 +352,27 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         let socketID = server.socketID(1)
         server.subscribe(1, "one")
         _ = server.takeEvents()
-        for _ in 0..<2 { #expect(server.received(1, PusherFrames.unsubscribe("one")).isEmpty) }
+        for _ in 0..<2 { expect(server.received(1, PusherFrames.unsubscribe("one")).isEmpty) }
         let ended = server.takeEvents().filter { if case .received = $0 { false } else { true } }
-        #expect(ended == [.unsubscribed(socketID: socketID, channel: "one")])
-        #expect(server.machine.channels.isEmpty && server.publish("a", to: "one").isEmpty)
-        #expect(server.subscribe(1, "one").map(\.summary) == ["subscription_succeeded"])
+        expectEqual(ended, [.unsubscribed(socketID: socketID, channel: "one")])
+        expect(server.machine.channels.isEmpty && server.publish("a", to: "one").isEmpty)
+        expectEqual(server.subscribe(1, "one").map(\.summary), ["subscription_succeeded"])
     }
 
     @Test func `a hook accepts or rejects each subscription`() {
         var server = ServerUnderTest(hooks: .init(subscriptions: true))
         server.connect(1)
-        #expect(server.subscribe(1, "presence-a", user: "7") == [.run(hook: 1, "subscription presence-a as 7")])
-        #expect(server.subscribe(1, "one") == [.run(hook: 2, "subscription one")])
+        expectEqual(server.subscribe(1, "presence-a", user: "7"), [.run(hook: 1, "subscription presence-a as 7")])
+        expectEqual(server.subscribe(1, "one"), [.run(hook: 2, "subscription one")])
         // An invalid signature is rejected without running the hook.
-        #expect(server.received(1, PusherFrames.subscribe("private-b")).map(\.summary) == ["error 4009"])
+        expectEqual(server.received(1, PusherFrames.subscribe("private-b")).map(\.summary), ["error 4009"])
         // A subscription that is awaiting its hook exists.
-        #expect(server.subscribe(1, "one").map(\.summary) == ["error null"])
-        #expect(server.decide(.reject(code: 4300, message: "no"), hook: 2) == [.send(1, PusherFrames.error(4300, "no", channel: "one"))])
-        #expect(server.decide(.accept, hook: 1).map(\.summary) == ["subscription_succeeded"])
-        #expect(server.subscribe(1, "one") == [.run(hook: 3, "subscription one")])
+        expectEqual(server.subscribe(1, "one").map(\.summary), ["error null"])
+        expectEqual(server.decide(.reject(code: 4300, message: "no"), hook: 2), [.send(1, PusherFrames.error(4300, "no", channel: "one"))])
+        expectEqual(server.decide(.accept, hook: 1).map(\.summary), ["subscription_succeeded"])
+        expectEqual(server.subscribe(1, "one"), [.run(hook: 3, "subscription one")])
         // A second decision has no effect.
-        #expect(server.decide(.accept, hook: 1).isEmpty)
+        expect(server.decide(.accept, hook: 1).isEmpty)
     }
 
     @Test func `a hook is cancelled by unsubscribing and by closing`() {
@@ -377,11 +381,11 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         server.subscribe(1, "one")
         server.subscribe(1, "two")
         _ = server.takeEvents()
-        #expect(server.received(1, PusherFrames.unsubscribe("one")) == [.cancel(hook: 1)])
-        #expect(server.decide(.accept, hook: 1).isEmpty && server.machine.channels.isEmpty)
-        #expect(server.closed(1) == [.cancel(hook: 2)])
-        #expect(server.decide(.accept, hook: 2).isEmpty && server.machine.channels.isEmpty)
-        #expect(!server.takeEvents().contains { if case .unsubscribed = $0 { true } else { false } })
+        expectEqual(server.received(1, PusherFrames.unsubscribe("one")), [.cancel(hook: 1)])
+        expect(server.decide(.accept, hook: 1).isEmpty && server.machine.channels.isEmpty)
+        expectEqual(server.closed(1), [.cancel(hook: 2)])
+        expect(server.decide(.accept, hook: 2).isEmpty && server.machine.channels.isEmpty)
+        expect(!server.takeEvents().contains { if case .unsubscribed = $0 { true } else { false } })
     }
 
     // MARK: Presence
@@ -389,20 +393,22 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
     @Test func `members are notified when another member joins or leaves`() {
         var server = ServerUnderTest()
         for number in 1...2 { server.connect(number) }
-        #expect(
-            server.subscribe(1, "presence-a", user: "x") == [
+        expectEqual(
+            server.subscribe(1, "presence-a", user: "x"),
+            [
                 .send(1, PusherFrames.subscriptionSucceeded("presence-a", members: [("x", nil)]))
             ])
-        #expect(
-            server.subscribe(2, "presence-a", user: "y") == [
+        expectEqual(
+            server.subscribe(2, "presence-a", user: "y"),
+            [
                 .send(1, PusherFrames.memberAdded("presence-a", id: "y", info: nil)),
                 .send(2, PusherFrames.subscriptionSucceeded("presence-a", members: [("x", nil), ("y", nil)])),
             ])
-        #expect(
-            server.received(1, PusherFrames.unsubscribe("presence-a")) == [.send(2, PusherFrames.memberRemoved("presence-a", id: "x"))])
-        #expect(server.subscribe(1, "presence-a", user: "x").map(\.summary) == ["member_added", "subscription_succeeded"])
-        #expect(server.closed(2) == [.send(1, PusherFrames.memberRemoved("presence-a", id: "y"))])
-        #expect(server.closed(1).isEmpty && server.machine.channels.isEmpty)
+        expectEqual(
+            server.received(1, PusherFrames.unsubscribe("presence-a")), [.send(2, PusherFrames.memberRemoved("presence-a", id: "x"))])
+        expectEqual(server.subscribe(1, "presence-a", user: "x").map(\.summary), ["member_added", "subscription_succeeded"])
+        expectEqual(server.closed(2), [.send(1, PusherFrames.memberRemoved("presence-a", id: "y"))])
+        expect(server.closed(1).isEmpty && server.machine.channels.isEmpty)
     }
 
     @Test func `a user with several connections joins with the first and leaves with the last`() {
@@ -410,13 +416,14 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         for number in 1...3 { server.connect(number) }
         server.subscribe(1, "presence-a", user: "watcher")
         server.subscribe(2, "presence-a", user: "x")
-        #expect(
-            server.subscribe(3, "presence-a", user: "x") == [
+        expectEqual(
+            server.subscribe(3, "presence-a", user: "x"),
+            [
                 .send(3, PusherFrames.subscriptionSucceeded("presence-a", members: [("watcher", nil), ("x", nil)]))
             ])
-        #expect(server.closed(2).isEmpty)
-        #expect(
-            server.received(3, PusherFrames.unsubscribe("presence-a")) == [.send(1, PusherFrames.memberRemoved("presence-a", id: "x"))])
+        expect(server.closed(2).isEmpty)
+        expectEqual(
+            server.received(3, PusherFrames.unsubscribe("presence-a")), [.send(1, PusherFrames.memberRemoved("presence-a", id: "x"))])
     }
 
     @Test func `the member limit counts users and not connections`() {
@@ -424,11 +431,11 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         for number in 1...3 { server.connect(number) }
         server.subscribe(1, "presence-a", user: "x")
         let message = "The presence channel presence-a is full: it has 1 members"
-        #expect(
-            server.subscribe(2, "presence-a", user: "y") == [.send(2, PusherFrames.error(nil, message, channel: "presence-a"))])
-        #expect(server.subscribe(3, "presence-a", user: "x").map(\.summary) == ["subscription_succeeded"])
+        expectEqual(
+            server.subscribe(2, "presence-a", user: "y"), [.send(2, PusherFrames.error(nil, message, channel: "presence-a"))])
+        expectEqual(server.subscribe(3, "presence-a", user: "x").map(\.summary), ["subscription_succeeded"])
         for number in [1, 3] { server.closed(number) }
-        #expect(server.subscribe(2, "presence-a", user: "y").map(\.summary) == ["subscription_succeeded"])
+        expectEqual(server.subscribe(2, "presence-a", user: "y").map(\.summary), ["subscription_succeeded"])
     }
 
     // MARK: Publishing
@@ -440,13 +447,13 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         _ = server.takeEvents()
         let message = PusherFrames.event("a", channel: "one", data: "1")
         func sent(_ numbers: Int...) -> [Command] { numbers.map { .send($0, message) } }
-        #expect(server.publish("a", to: "one") == sent(3, 1, 2))
-        #expect(server.publish("a", to: "one", except: server.socketID(1)) == sent(3, 2))
-        #expect(server.publish("a", to: "one", except: server.socketID(4)) == sent(3, 1, 2))
-        #expect(server.publish("a", to: "one", except: "unknown") == sent(3, 1, 2))
-        #expect(server.publish("a", to: "two").isEmpty)
+        expectEqual(server.publish("a", to: "one"), sent(3, 1, 2))
+        expectEqual(server.publish("a", to: "one", except: server.socketID(1)), sent(3, 2))
+        expectEqual(server.publish("a", to: "one", except: server.socketID(4)), sent(3, 1, 2))
+        expectEqual(server.publish("a", to: "one", except: "unknown"), sent(3, 1, 2))
+        expect(server.publish("a", to: "two").isEmpty)
         let published = PusherServerEvent.published(channel: "one", name: "a", subscribers: 3)
-        #expect(server.takeEvents() == Array(repeating: published, count: 4) + [.published(channel: "two", name: "a", subscribers: 0)])
+        expectEqual(server.takeEvents(), Array(repeating: published, count: 4) + [.published(channel: "two", name: "a", subscribers: 0)])
     }
 }
 
@@ -468,18 +475,20 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
     @Test func `a client event goes to the other subscribers`() {
         var server = self.server()
         let socketID = server.socketID(1)
-        #expect(
-            server.clientEvent(1, "client-a", on: "private-a", data: #"{"on": true}"#) == [
+        expectEqual(
+            server.clientEvent(1, "client-a", on: "private-a", data: #"{"on": true}"#),
+            [
                 .send(2, PusherFrames.event("client-a", channel: "private-a", data: #"{"on": true}"#))
             ])
-        #expect(
-            server.takeEvents().last == .clientEvent(socketID: socketID, channel: "private-a", name: "client-a", data: #"{"on": true}"#))
+        expectEqual(
+            server.takeEvents().last, .clientEvent(socketID: socketID, channel: "private-a", name: "client-a", data: #"{"on": true}"#))
     }
 
     @Test func `a client event on a presence channel contains the ID of its user`() {
         var server = self.server(channel: "presence-a")
-        #expect(
-            server.clientEvent(1, "client-a", on: "presence-a") == [
+        expectEqual(
+            server.clientEvent(1, "client-a", on: "presence-a"),
+            [
                 .send(2, PusherFrames.event("client-a", channel: "presence-a", data: "1", userID: "user1"))
             ])
     }
@@ -507,46 +516,48 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         var server = self.server()
         let commands = server.received(1, .text(frame))
         let channel = try JSONValue(parsing: frame)["channel"]?.string
-        #expect(commands == [.send(1, PusherFrames.error(4301, message, channel: channel))])
-        #expect(server.takeEvents().last == .error(socketID: server.socketID(1), code: 4301, message: message))
+        expectEqual(commands, [.send(1, PusherFrames.error(4301, message, channel: channel))])
+        expectEqual(server.takeEvents().last, .error(socketID: server.socketID(1), code: 4301, message: message))
     }
 
     @Test func `an app can disable client events`() {
         var server = self.server { $0.allowsClientEvents = false }
         let error = PusherFrames.error(4301, "The app does not have client messaging enabled.")
-        #expect(server.clientEvent(1, "client-a", on: "private-a") == [.send(1, error)])
+        expectEqual(server.clientEvent(1, "client-a", on: "private-a"), [.send(1, error)])
     }
 
     @Test func `the rate limit applies per connection and second`() {
         var server = self.server { $0.clientEventsPerSecond = 2 }
         func summaries(_ number: Int) -> [String] { server.clientEvent(number, "client-a", on: "private-a").map(\.summary) }
-        #expect(summaries(1) == ["client-a"] && summaries(1) == ["client-a"] && summaries(1) == ["error 4301"])
-        #expect(summaries(2) == ["client-a"])
+        expect(summaries(1) == ["client-a"] && summaries(1) == ["client-a"] && summaries(1) == ["error 4301"])
+        expectEqual(summaries(2), ["client-a"])
         server.advance(by: .milliseconds(999))
-        #expect(summaries(1) == ["error 4301"])
+        expectEqual(summaries(1), ["error 4301"])
         server.advance(by: .milliseconds(1))
-        #expect(summaries(1) == ["client-a"])
+        expectEqual(summaries(1), ["client-a"])
     }
 
     @Test func `a hook authorizes one client event per connection at a time`() {
         var server = self.server(hooks: .init(clientEvents: true))
-        #expect(server.clientEvent(1, "client-a", on: "private-a") == [.run(hook: 1, "client event client-a on private-a: 1")])
-        #expect(server.clientEvent(1, "client-b", on: "private-a").isEmpty)
-        #expect(server.clientEvent(1, "client-c", on: "private-a").isEmpty)
+        expectEqual(server.clientEvent(1, "client-a", on: "private-a"), [.run(hook: 1, "client event client-a on private-a: 1")])
+        expect(server.clientEvent(1, "client-b", on: "private-a").isEmpty)
+        expect(server.clientEvent(1, "client-c", on: "private-a").isEmpty)
         // Another connection's event does not wait.
-        #expect(server.clientEvent(2, "client-d", on: "private-a").map(\.summary) == ["run client event client-d on private-a: 1"])
-        #expect(
-            server.decide(.accept, hook: 1) == [
+        expectEqual(server.clientEvent(2, "client-d", on: "private-a").map(\.summary), ["run client event client-d on private-a: 1"])
+        expectEqual(
+            server.decide(.accept, hook: 1),
+            [
                 .send(2, PusherFrames.event("client-a", channel: "private-a", data: "1")),
                 .run(hook: 3, "client event client-b on private-a: 1"),
             ])
-        #expect(
-            server.decide(.reject(code: nil, message: "no"), hook: 3) == [
+        expectEqual(
+            server.decide(.reject(code: nil, message: "no"), hook: 3),
+            [
                 .send(1, PusherFrames.error(4301, "no", channel: "private-a")), .run(hook: 4, "client event client-c on private-a: 1"),
             ])
-        #expect(
-            server.decide(.reject(code: 4302, message: "no"), hook: 4) == [.send(1, PusherFrames.error(4302, "no", channel: "private-a"))])
-        #expect(server.clientEvent(1, "client-e", on: "private-a") == [.run(hook: 5, "client event client-e on private-a: 1")])
+        expectEqual(
+            server.decide(.reject(code: 4302, message: "no"), hook: 4), [.send(1, PusherFrames.error(4302, "no", channel: "private-a"))])
+        expectEqual(server.clientEvent(1, "client-e", on: "private-a"), [.run(hook: 5, "client event client-e on private-a: 1")])
     }
 
     @Test func `an event whose sender has unsubscribed is not sent`() {
@@ -554,9 +565,9 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         server.clientEvent(1, "client-a", on: "private-a")
         server.clientEvent(1, "client-b", on: "private-a")
         server.received(1, PusherFrames.unsubscribe("private-a"))
-        #expect(server.decide(.accept, hook: 1).map(\.summary) == ["run client event client-b on private-a: 1"])
-        #expect(server.closed(1) == [.cancel(hook: 2)])
-        #expect(server.decide(.accept, hook: 2).isEmpty)
+        expectEqual(server.decide(.accept, hook: 1).map(\.summary), ["run client event client-b on private-a: 1"])
+        expectEqual(server.closed(1), [.cancel(hook: 2)])
+        expect(server.decide(.accept, hook: 2).isEmpty)
     }
 }
 
@@ -566,15 +577,15 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
     @Test func `an inactive connection is pinged and then closed with 4201`() {
         var server = ServerUnderTest()
         server.connect(1)
-        #expect(server.advance(by: .seconds(119)).isEmpty)
-        #expect(server.advance(by: .seconds(1)) == [.send(1, PusherFrames.ping)])
-        #expect(server.advance(by: .seconds(29)).isEmpty)
+        expect(server.advance(by: .seconds(119)).isEmpty)
+        expectEqual(server.advance(by: .seconds(1)), [.send(1, PusherFrames.ping)])
+        expect(server.advance(by: .seconds(29)).isEmpty)
         let message = "Pong reply not received in time"
-        #expect(
-            server.advance(by: .seconds(1)) == [.send(1, PusherFrames.error(4201, message)), .close(1, CloseCode(rawValue: 4201), message)])
+        expectEqual(
+            server.advance(by: .seconds(1)), [.send(1, PusherFrames.error(4201, message)), .close(1, CloseCode(rawValue: 4201), message)])
         // The connection closes. A late message does not restart the heartbeat.
         server.received(1, PusherFrames.pong)
-        #expect(server.machine.nextDeadline == nil)
+        expectNil(server.machine.nextDeadline)
     }
 
     @Test(arguments: [PusherFrames.pong, PusherFrames.ping, .text("invalid"), .binary([1]), WebSocketMessage(.ping, [])])
@@ -584,8 +595,8 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         server.advance(by: .seconds(149))
         server.received(1, message)
         // Were the pong still awaited, the connection would close after a second.
-        #expect(server.advance(by: .seconds(119)).isEmpty)
-        #expect(server.advance(by: .seconds(1)).map(\.summary) == ["ping"])
+        expect(server.advance(by: .seconds(119)).isEmpty)
+        expectEqual(server.advance(by: .seconds(1)).map(\.summary), ["ping"])
     }
 
     @Test func `receiving a message does not reschedule the timer`() {
@@ -594,10 +605,10 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         for second in 1...100 {
             server.advance(by: .seconds(1))
             server.received(1, pingMessage)
-            #expect(server.machine.nextDeadline == seconds(120), "after \(second) seconds")
+            expectEqual(server.machine.nextDeadline, seconds(120), "after \(second) seconds")
         }
-        #expect(server.advance(by: .seconds(20)).isEmpty)
-        #expect(server.machine.nextDeadline == seconds(220))
+        expect(server.advance(by: .seconds(20)).isEmpty)
+        expectEqual(server.machine.nextDeadline, seconds(220))
     }
 
     @Test func `the heartbeats of thousands of connections share one queue`() {
@@ -608,10 +619,10 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         }
         for number in stride(from: 2, through: 2_000, by: 2) { server.received(number, pingMessage) }
         let pings = server.advance(by: .seconds(120))
-        #expect(pings.filter { $0.summary == "ping" }.count == 2_000)
-        #expect(pings.first == .send(1, PusherFrames.ping) && pings.last == .send(2_000, PusherFrames.ping))
+        expectEqual(pings.filter { $0.summary == "ping" }.count, 2_000)
+        expect(pings.first == .send(1, PusherFrames.ping) && pings.last == .send(2_000, PusherFrames.ping))
         for number in 1...2_000 { server.closed(number) }
-        #expect(server.machine.nextDeadline == nil)
+        expectNil(server.machine.nextDeadline)
     }
 
     @Test func `timeouts of zero do not cause an endless loop`() {
@@ -620,7 +631,7 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
             $0.pongTimeout = .zero
         }
         server.connect(1)
-        #expect(server.advance(by: .milliseconds(2)).map(\.summary) == ["ping", "error 4201", "close 4201"])
+        expectEqual(server.advance(by: .milliseconds(2)).map(\.summary), ["ping", "error 4201", "close 4201"])
     }
 
     @Test func `a suspended heartbeat sends no pings and starts anew when it is resumed`() {
@@ -628,11 +639,11 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         server.connect(1)
         server.advance(by: .seconds(100))
         server.suspendHeartbeat(1)
-        #expect(server.advance(by: .seconds(3600)).isEmpty)
+        expect(server.advance(by: .seconds(3600)).isEmpty)
         server.received(1, pingMessage)
         server.suspendHeartbeat(1, false)
-        #expect(server.advance(by: .seconds(119)).isEmpty)
-        #expect(server.advance(by: .seconds(1)).map(\.summary) == ["ping"])
+        expect(server.advance(by: .seconds(119)).isEmpty)
+        expectEqual(server.advance(by: .seconds(1)).map(\.summary), ["ping"])
     }
 
     @Test func `a heartbeat is suspended as long as there is a reason`() {
@@ -641,12 +652,12 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         server.pauseReading(1)
         server.suspendHeartbeat(1)
         server.suspendHeartbeat(1, false)
-        #expect(server.advance(by: .seconds(3600)).isEmpty)
+        expect(server.advance(by: .seconds(3600)).isEmpty)
         server.suspendHeartbeat(1)
         server.pauseReading(1, false)
-        #expect(server.advance(by: .seconds(3600)).isEmpty)
+        expect(server.advance(by: .seconds(3600)).isEmpty)
         server.suspendHeartbeat(1, false)
-        #expect(server.advance(by: .seconds(120)).map(\.summary) == ["ping"])
+        expectEqual(server.advance(by: .seconds(120)).map(\.summary), ["ping"])
     }
 
     @Test func `a heartbeat that is suspended after a ping expects no pong`() {
@@ -654,9 +665,9 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         server.connect(1)
         server.advance(by: .seconds(120))
         server.suspendHeartbeat(1)
-        #expect(server.advance(by: .seconds(1000)).isEmpty)
+        expect(server.advance(by: .seconds(1000)).isEmpty)
         server.suspendHeartbeat(1, false)
-        #expect(server.advance(by: .seconds(120)).map(\.summary) == ["ping"])
+        expectEqual(server.advance(by: .seconds(120)).map(\.summary), ["ping"])
     }
 
     @Test func `a heartbeat can be suspended before the connection is established`() {
@@ -664,9 +675,9 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         server.accepted(1)
         server.suspendHeartbeat(1)
         server.opened(1)
-        #expect(server.advance(by: .seconds(1000)).isEmpty)
+        expect(server.advance(by: .seconds(1000)).isEmpty)
         server.suspendHeartbeat(1, false)
-        #expect(server.advance(by: .seconds(120)).map(\.summary) == ["ping"])
+        expectEqual(server.advance(by: .seconds(120)).map(\.summary), ["ping"])
     }
 
     @Test func `resuming does not restart the heartbeat of a connection that timed out`() {
@@ -675,6 +686,6 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         server.advance(by: .seconds(150))
         server.suspendHeartbeat(1)
         server.suspendHeartbeat(1, false)
-        #expect(server.advance(by: .seconds(1000)).isEmpty)
+        expect(server.advance(by: .seconds(1000)).isEmpty)
     }
 }

@@ -50,9 +50,9 @@ private final class ResponseRecorder: HTTPResponder {
     @Test func `the request in the documentation is accepted`() async {
         let events = self.server.events
         let response = self.send(Self.signed, Self.body)
-        #expect(
+        expect(
             response.head.status == 200 && response.body == Array("{}".utf8) && response.head.headers["content-type"] == "application/json")
-        #expect(await events.pending() == [.published(channel: "project-3", name: "foo", subscribers: 0)])
+        await expectEqual(events.pending(), [.published(channel: "project-3", name: "foo", subscribers: 0)])
     }
 
     @Test(arguments: [
@@ -72,31 +72,31 @@ private final class ResponseRecorder: HTTPResponder {
         let range = try #require(Self.signed.firstRange(of: part))
         let response = self.send(Self.signed.replacingCharacters(in: range, with: replacement), Self.body)
         let text = String(decoding: response.body, as: UTF8.self)
-        #expect(response.head.status == 401 && text.contains(message))
-        #expect(await events.pending() == [.error(socketID: nil, code: 401, message: String(text.dropLast()))])
+        expect(response.head.status == 401 && text.contains(message))
+        await expectEqual(events.pending(), [.error(socketID: nil, code: 401, message: String(text.dropLast()))])
     }
 
     @Test func `a request whose body, path or method was changed is rejected`() {
-        #expect(self.send(Self.signed, Self.body + " ").head.status == 401)
-        #expect(self.send(Self.signed, "").head.status == 401)
+        expectEqual(self.send(Self.signed, Self.body + " ").head.status, 401)
+        expectEqual(self.send(Self.signed, "").head.status, 401)
         let get = self.send(Self.signed, Self.body, method: "GET")
-        #expect(get.head.status == 405 && get.head.headers["Allow"] == "POST")
-        #expect(self.send("/apps/3//events?" + Self.signed.split(separator: "?")[1], Self.body).head.status == 401)
-        #expect(self.send("/apps/4/events?" + Self.signed.split(separator: "?")[1], Self.body).head.status == 404)
+        expect(get.head.status == 405 && get.head.headers["Allow"] == "POST")
+        expectEqual(self.send("/apps/3//events?" + Self.signed.split(separator: "?")[1], Self.body).head.status, 401)
+        expectEqual(self.send("/apps/4/events?" + Self.signed.split(separator: "?")[1], Self.body).head.status, 404)
         for path in [
             "/", "/apps", "/apps/3", "/apps/3/batches", "/apps/3/events/more", "/app/3/events", "/apps/3/channels/a/users/more",
             "/apps/3/users/a", "/apps/3/channels/%zz", "/apps/%zz/events",
         ] {
-            #expect(self.send(path, Self.body).head.status == 404, "\(path)")
+            expectEqual(self.send(path, Self.body).head.status, 404, "\(path)")
         }
-        #expect(self.send("/up", "", method: "GET").head.status == 200)
+        expectEqual(self.send("/up", "", method: "GET").head.status, 200)
     }
 
     @Test(
         arguments: [(0, 200), (-600, 200), (600, 200), (-601, 401), (601, 401), (-100_000, 401), (.max - time, 401), (.min, 401)]
             as [(Int64, Int)])
     func `the clocks may differ by up to ten minutes`(offset: Int64, status: Int) {
-        #expect(self.publish(Self.body, at: Self.time &+ offset).head.status == status)
+        expectEqual(self.publish(Self.body, at: Self.time &+ offset).head.status, status)
     }
 
     @Test func `the signature covers the sorted fields without percent-encoding`() {
@@ -106,7 +106,7 @@ private final class ResponseRecorder: HTTPResponder {
         let signature = ChannelSignature.hex(of: text, secret: "7ad3773142a6692b25b8")
         let query =
             "own=a%20b%26c&auth_version=1.0&auth_signature=\(signature)&auth_timestamp=1353088179&body_md5=ec365a775a4cd0599faeb73354201b6f"
-        #expect(self.send("/apps/3/events?\(query)&auth_key=278d425bdf160c739803", Self.body).head.status == 200)
+        expectEqual(self.send("/apps/3/events?\(query)&auth_key=278d425bdf160c739803", Self.body).head.status, 200)
     }
 
     private static let hundred = (0..<100).map { "\"c\($0)\"" }.joined(separator: ",")
@@ -130,11 +130,11 @@ private final class ResponseRecorder: HTTPResponder {
     func `an invalid publication is rejected`(body: String, status: Int) async {
         let events = self.server.events
         let response = self.publish(body)
-        #expect(response.head.status == status && (status == 200 || !response.body.isEmpty))
+        expect(response.head.status == status && (status == 200 || !response.body.isEmpty))
         let rejection = PusherServerEvent.error(
             socketID: nil, code: status, message: String(String(decoding: response.body, as: UTF8.self).dropLast()))
         let reported = await events.pending()
-        #expect(status == 200 ? !reported.isEmpty && !reported.contains(rejection) : reported == [rejection])
+        expect(status == 200 ? !reported.isEmpty && !reported.contains(rejection) : reported == [rejection])
     }
 
     @Test(arguments: [
@@ -146,7 +146,7 @@ private final class ResponseRecorder: HTTPResponder {
     ])
     func `the response describes the invalid value`(body: String, message: String) {
         let text = String(decoding: self.publish(body).body, as: UTF8.self)
-        #expect(text.hasPrefix(message) && text.hasSuffix("\n"))
+        expect(text.hasPrefix(message) && text.hasSuffix("\n"))
     }
 
     @Test func `the excluded connection does not receive the event`() async throws {
@@ -165,12 +165,12 @@ private final class ResponseRecorder: HTTPResponder {
                 HTTPRequestHead(method: "POST", target: target), body: Array(body.utf8), responder: recorder)
             return recorder.responses.all[0].head.status
         }
-        #expect(publish(#","socket_id":"\#(socketID)""#) == 200)
-        #expect(first.take().isEmpty && second.takeEvents() == ["a"])
-        #expect(publish(#","socket_id":"9.9""#) == 200)
-        #expect(first.takeEvents() == ["a"] && second.takeEvents() == ["a"])
-        #expect(publish("") == 200)
-        #expect(first.takeEvents() == ["a"])
+        expectEqual(publish(#","socket_id":"\#(socketID)""#), 200)
+        expect(first.take().isEmpty && second.takeEvents() == ["a"])
+        expectEqual(publish(#","socket_id":"9.9""#), 200)
+        expect(first.takeEvents() == ["a"] && second.takeEvents() == ["a"])
+        expectEqual(publish(""), 200)
+        expectEqual(first.takeEvents(), ["a"])
     }
 
     // MARK: The other endpoints
@@ -183,7 +183,7 @@ private final class ResponseRecorder: HTTPResponder {
         ("POST", "users/a%20b/terminate_connections", 400),
     ])
     func `each endpoint has its method, and checks names`(method: String, path: String, status: Int) {
-        #expect(self.signed(method, path).status == status)
+        expectEqual(self.signed(method, path).status, status)
     }
 
     @Test(arguments: [
@@ -193,12 +193,12 @@ private final class ResponseRecorder: HTTPResponder {
         ("channels/a", "nonsense", 400),
     ])
     func `an attribute that is not available is rejected`(path: String, info: String, status: Int) {
-        #expect(self.signed("GET", path, query: [("info", info)]).status == status)
+        expectEqual(self.signed("GET", path, query: [("info", info)]).status, status)
     }
 
     @Test func `the number of users is listed for a prefix of presence channels only`() {
         for (prefix, status) in [("presence-", 200), ("presence-a", 200), ("presence", 400), ("private-", 400), ("", 400)] {
-            #expect(self.signed("GET", "channels", query: [("info", "user_count"), ("filter_by_prefix", prefix)]).status == status)
+            expectEqual(self.signed("GET", "channels", query: [("info", "user_count"), ("filter_by_prefix", prefix)]).status, status)
         }
     }
 
@@ -212,9 +212,9 @@ private final class ResponseRecorder: HTTPResponder {
     ])
     func `a batch is published as a whole or not at all`(body: String, status: Int) async {
         let events = self.server.events
-        #expect(self.signed("POST", "batch_events", body).status == status)
+        expectEqual(self.signed("POST", "batch_events", body).status, status)
         let published = await events.pending().filter { if case .published = $0 { true } else { false } }
-        #expect(published.isEmpty == (status != 200))
+        expectEqual(published.isEmpty, (status != 200))
     }
 
     private static let event = #"{"name":"a","data":"x","channel":"one"}"#
@@ -222,32 +222,32 @@ private final class ResponseRecorder: HTTPResponder {
 
     @Test func `an event is published in the deprecated form`() async {
         let events = self.server.events
-        #expect(self.signed("POST", "channels/one/events", "text", query: [("name", "a"), ("socket_id", "1.2")]).status == 200)
-        #expect(self.signed("POST", "channels/one/events", "text").status == 400)
-        #expect(await events.pending().first == .published(channel: "one", name: "a", subscribers: 0))
-        #expect(self.signed("GET", "channels/one/stats").body == #"{"occupied":false}"#)
+        expectEqual(self.signed("POST", "channels/one/events", "text", query: [("name", "a"), ("socket_id", "1.2")]).status, 200)
+        expectEqual(self.signed("POST", "channels/one/events", "text").status, 400)
+        await expectEqual(events.pending().first, .published(channel: "one", name: "a", subscribers: 0))
+        expectEqual(self.signed("GET", "channels/one/stats").body, #"{"occupied":false}"#)
     }
 
     @Test func `events for a user are accepted, with a valid ID`() {
         func status(_ channel: String) -> Int { self.publish(##"{"name":"a","data":"x","channel":"\##(channel)"}"##).head.status }
-        #expect(status("#server-to-user-7") == 200)
+        expectEqual(status("#server-to-user-7"), 200)
         for channel in ["#server-to-user-", "#server-to-user-a b", "#other", "#server-to-user-\(String(repeating: "x", count: 129))"] {
-            #expect(status(channel) == 400)
+            expectEqual(status(channel), 400)
         }
         // The response doesn't repeat a long ID.
         let body = ##"{"name":"a","data":"x","channel":"#server-to-user-\##(String(repeating: "é", count: 10_000))"}"##
-        #expect(self.publish(body).body.count < 1_000)
+        expect(self.publish(body).body.count < 1_000)
     }
 
     @Test func `a disabled app accepts neither requests nor connections`() async throws {
         let pusher = try await InMemoryPusher { $0.isEnabled = false }
         let publisher = pusher.publisher()
         let error = await #expect(throws: PusherError.self) { try await publisher.publish("a", to: "b", data: 1) }
-        #expect(error?.status == 403 && error?.message.contains("The app is disabled.") == true)
+        expect(error?.status == 403 && error?.message.contains("The app is disabled.") == true)
         let client = pusher.client()
         client.connect()
         let rejection = await #expect(throws: PusherError.self) { try await client.connected() }
-        #expect(rejection?.serverCode == 4003)
+        expectEqual(rejection?.serverCode, 4003)
     }
 
     /// Sends a request that is signed with the app's secret.
@@ -262,9 +262,9 @@ private final class ResponseRecorder: HTTPResponder {
     }
 
     @Test func `attempts for tests of hooks can be created`() {
-        #expect(PusherAuthorizationAttempt(socketID: "1.2", channel: "private-one").request.method == "POST")
-        #expect(PusherConnectionAttempt(socketID: "1.2", request: HTTPRequestHead(method: "GET", target: "/")).socketID == "1.2")
-        #expect(PusherSubscriptionAttempt(socketID: "1.2", channel: "presence-one", userID: "1").userID == "1")
-        #expect(PusherClientEventAttempt(socketID: "1.2", channel: "one", name: "client-a", data: "1").data == "1")
+        expectEqual(PusherAuthorizationAttempt(socketID: "1.2", channel: "private-one").request.method, "POST")
+        expectEqual(PusherConnectionAttempt(socketID: "1.2", request: HTTPRequestHead(method: "GET", target: "/")).socketID, "1.2")
+        expectEqual(PusherSubscriptionAttempt(socketID: "1.2", channel: "presence-one", userID: "1").userID, "1")
+        expectEqual(PusherClientEventAttempt(socketID: "1.2", channel: "one", name: "client-a", data: "1").data, "1")
     }
 }

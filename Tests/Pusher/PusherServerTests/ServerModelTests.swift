@@ -115,13 +115,13 @@ import Testing
         for number in 1...1_000 {
             try model.step(number)
             let differences = model.differences()
-            guard differences.isEmpty else { return #expect(differences == [], "step \(number)") }
+            guard differences.isEmpty else { return expectEqual(differences, [], "step \(number)") }
         }
         for client in model.views.keys { model.server.closed(client) }
         let machine = model.server.machine
-        #expect(machine.connections.isEmpty && machine.channels.isEmpty && machine.users.isEmpty && machine.signIns.isEmpty)
+        expect(machine.connections.isEmpty && machine.channels.isEmpty && machine.users.isEmpty && machine.signIns.isEmpty)
         model.server.advance(by: .seconds(1800))
-        #expect(machine.heartbeats.isEmpty && model.server.machine.nextDeadline == nil && model.server.machine.cachedEvents.isEmpty)
+        expect(machine.heartbeats.isEmpty && model.server.machine.nextDeadline == nil && model.server.machine.cachedEvents.isEmpty)
     }
 }
 
@@ -130,10 +130,10 @@ extension ServerModelTests.View {
         switch event {
         case EventName.subscriptionSucceeded:
             guard let ids = data["presence"]?["ids"]?.array?.compactMap(\.string) else { return }
-            #expect(self.members[channel] == nil && ids.count == Set(ids).count)
+            expect(self.members[channel] == nil && ids.count == Set(ids).count)
             self.members[channel] = Set(ids)
-        case EventName.memberAdded: #expect(self.members[channel]?.insert(data["user_id"]?.string ?? "").inserted == true)
-        case EventName.memberRemoved: #expect(self.members[channel]?.remove(data["user_id"]?.string ?? "") != nil)
+        case EventName.memberAdded: expectEqual(self.members[channel]?.insert(data["user_id"]?.string ?? "").inserted, true)
+        case EventName.memberRemoved: expect(self.members[channel]?.remove(data["user_id"]?.string ?? "") != nil)
         case EventName.subscriptionCount: self.counts[channel] = data["subscription_count"]?.int
         case EventName.cacheMiss: self.cached[channel] = ""
         case EventName.signInSucceeded:

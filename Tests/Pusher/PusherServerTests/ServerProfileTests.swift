@@ -72,18 +72,17 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
     func `subscriptions and pings have the form of the profile`(expected: ProfileFrames) {
         var server = self.server(1, expected.profile)
         let miss = expected.cacheMiss.map { #"{"event":"pusher:cache_miss","channel":"cache-a"\#($0)}"# }
-        #expect(
-            server.subscribe(1, "cache-a")
-                == [#"{"event":"pusher_internal:subscription_succeeded","channel":"cache-a"\#(expected.subscribed)}"#, miss]
+        expectEqual(
+            server.subscribe(1, "cache-a"),
+            [#"{"event":"pusher_internal:subscription_succeeded","channel":"cache-a"\#(expected.subscribed)}"#, miss]
                 .compactMap { $0 }.map { .send(1, $0) })
-        #expect(server.received(1, PusherFrames.ping) == [.send(1, #"{"event":"pusher:pong"\#(expected.pong)}"#)])
-        #expect(
-            server.received(1, PusherFrames.subscribe("private-a", auth: "key:x"))
-                == [.send(1, expected.rejected(server.socketID(1)))])
-        #expect(server.subscribe(1, "private-a").count == 1)
-        #expect(server.advance(by: .seconds(120)) == (expected.ping.map { [.send(1, #"{"event":"pusher:ping"\#($0)}"#)] } ?? []))
+        expectEqual(server.received(1, PusherFrames.ping), [.send(1, #"{"event":"pusher:pong"\#(expected.pong)}"#)])
+        expectEqual(
+            server.received(1, PusherFrames.subscribe("private-a", auth: "key:x")), [.send(1, expected.rejected(server.socketID(1)))])
+        expectEqual(server.subscribe(1, "private-a").count, 1)
+        expectEqual(server.advance(by: .seconds(120)), (expected.ping.map { [.send(1, #"{"event":"pusher:ping"\#($0)}"#)] } ?? []))
         let close = expected.closesWithoutCode ? "close 1005" : "close 4201"
-        #expect(server.advance(by: .seconds(30)).map(\.summary) == (expected.ping == nil ? [] : ["error 4201", close]))
+        expectEqual(server.advance(by: .seconds(30)).map(\.summary), (expected.ping == nil ? [] : ["error 4201", close]))
     }
 
     @Test(arguments: ProfileFrames.all)
@@ -98,11 +97,11 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
             return .send(1, #"{"event":"pusher_internal:\#(event)","channel":"presence-a","data":\#(data)}"#)
         }
         let commands = server.received(2, PusherFrames.subscribe("presence-a", auth: auth, channelData: data))
-        #expect(commands.first == frame("member_added", expected.joined))
-        #expect(
-            server.clientEvent(1, "client-a", on: "presence-a", data: #"{"on": true}"#)
-                == [.send(2, #"{"event":"client-a","channel":"presence-a"\#(expected.clientEvent)}"#)])
-        #expect(server.closed(2) == [frame("member_removed", expected.left)])
+        expectEqual(commands.first, frame("member_added", expected.joined))
+        expectEqual(
+            server.clientEvent(1, "client-a", on: "presence-a", data: #"{"on": true}"#),
+            [.send(2, #"{"event":"client-a","channel":"presence-a"\#(expected.clientEvent)}"#)])
+        expectEqual(server.closed(2), [frame("member_removed", expected.left)])
     }
 
     @Test(arguments: ProfileFrames.all)
@@ -112,14 +111,14 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
             $0.connectionLimit = 1
         }
         let unknown = RawClient(pusher, "/app/unknown?protocol=7")
-        #expect(unknown.take() == [#"{"event":"pusher:error","data":\#(expected.unknownKey)}"#])
-        #expect(unknown.closeCode == (expected.closesWithoutCode ? 1005 : 4001))
+        expectEqual(unknown.take(), [#"{"event":"pusher:error","data":\#(expected.unknownKey)}"#])
+        expectEqual(unknown.closeCode, (expected.closesWithoutCode ? 1005 : 4001))
         let first = RawClient(pusher)
         let second = RawClient(pusher)
-        #expect(second.closeCode == (expected.closesWithoutCode ? 1005 : expected.connectionLimitCode))
+        expectEqual(second.closeCode, (expected.closesWithoutCode ? 1005 : expected.connectionLimitCode))
         // The code that the server's user chooses is sent in any case.
         pusher.server.close(try #require(pusher.server.socketIDs.first), CloseCode(rawValue: 4003))
-        #expect(first.closeCode == 4003)
+        expectEqual(first.closeCode, 4003)
     }
 
     @Test(arguments: ProfileFrames.all)
@@ -132,26 +131,26 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
         try rooms[0].trigger("client-typing", ["on": true])
         pusher.server.publish("tick", to: "presence-room", data: "1")
         let seen = await events.pending()
-        #expect(seen.map(\.name) == ["client-typing", "tick"] && rooms[0].members.map(\.id) == ["anna", "bert"])
-        #expect(try seen.first?.decode([String: Bool].self) == ["on": true])
-        #expect(seen.first?.userID == (expected.profile.clientEventsNameSender ? "anna" : nil))
+        expect(seen.map(\.name) == ["client-typing", "tick"] && rooms[0].members.map(\.id) == ["anna", "bert"])
+        try expectEqual(seen.first?.decode([String: Bool].self), ["on": true])
+        expectEqual(seen.first?.userID, (expected.profile.clientEventsNameSender ? "anna" : nil))
         clients[1].disconnect()
-        #expect(rooms[0].members.map(\.id) == ["anna"])
+        expectEqual(rooms[0].members.map(\.id), ["anna"])
         // A connection stays open while nothing happens.
         let socketID = clients[0].socketID
         pusher.clock.advance(by: .seconds(3600))
-        #expect(clients[0].socketID == socketID)
+        expectEqual(clients[0].socketID, socketID)
 
         let stranger = pusher.client { $0.authorizer = .secret("wrong") }
         stranger.connect()
         guard case .failed(let error) = try stranger.subscribe("private-a").state else {
-            return #expect(Bool(false), "the subscription should have failed")
+            return expect(Bool(false), "the subscription should have failed")
         }
-        #expect(error.code == .subscriptionRejected && !error.message.contains("wrong"))
+        expect(error.code == .subscriptionRejected && !error.message.contains("wrong"))
         let unknown = pusher.client { $0.key = "unknown" }
         unknown.connect()
-        guard case .disconnected(let rejection?) = unknown.state else { return #expect(Bool(false), "\(unknown.state)") }
-        #expect(rejection.code == .rejected && rejection.serverCode == 4001)
+        guard case .disconnected(let rejection?) = unknown.state else { return expect(Bool(false), "\(unknown.state)") }
+        expect(rejection.code == .rejected && rejection.serverCode == 4001)
     }
 
     // MARK: Switches
@@ -159,8 +158,9 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
     @Test func `a rejected signature is quoted to its client only`() {
         var server = self.server(1, .slanger)
         let data = #"{"user_id":"1"}"#
-        #expect(
-            server.received(1, PusherFrames.subscribe("presence-a", auth: "key:hunter2", channelData: data)) == [
+        expectEqual(
+            server.received(1, PusherFrames.subscribe("presence-a", auth: "key:hunter2", channelData: data)),
+            [
                 .send(
                     1,
                     PusherFrames.error(
@@ -168,8 +168,8 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
                         "Invalid signature: Expected HMAC SHA256 hex digest of \(server.socketID(1)):presence-a:\(data), but got key:hunter2",
                         omitsMissingCode: true, as: .string))
             ])
-        guard case .subscriptionRejected(_, _, let message)? = server.takeEvents().last else { return #expect(Bool(false), "no event") }
-        #expect(!message.contains("hunter2"))
+        guard case .subscriptionRejected(_, _, let message)? = server.takeEvents().last else { return expect(Bool(false), "no event") }
+        expect(!message.contains("hunter2"))
     }
 
     @Test func `members and IDs have the form of pusher fake and of Laravel`() {
@@ -181,22 +181,24 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
                 key: "key", secret: "secret", socketID: server.socketID(number), channel: "presence-a", channelData: data)
             return server.received(number, PusherFrames.subscribe("presence-a", auth: auth, channelData: data))
         }
-        #expect(
-            subscribe(1, #"{"user_id":"07"}"#) == [
+        expectEqual(
+            subscribe(1, #"{"user_id":"07"}"#),
+            [
                 .send(
                     1,
                     #"{"event":"pusher_internal:subscription_succeeded","channel":"presence-a","data":"{\"presence\":{\"hash\":{\"07\":null},\"count\":1}}"}"#
                 )
             ])
-        #expect(
-            subscribe(2, #"{"user_id":7,"user_info":{}}"#).first
-                == .send(
-                    1, #"{"event":"pusher_internal:member_added","channel":"presence-a","data":"{\"user_id\":7,\"user_info\":{}}"}"#))
-        #expect(
-            server.clientEvent(2, "client-a", on: "presence-a")
-                == [.send(1, #"{"event":"client-a","channel":"presence-a","data":"1","user_id":7}"#)])
-        #expect(
-            server.closed(2) == [
+        expectEqual(
+            subscribe(2, #"{"user_id":7,"user_info":{}}"#).first,
+            .send(
+                1, #"{"event":"pusher_internal:member_added","channel":"presence-a","data":"{\"user_id\":7,\"user_info\":{}}"}"#))
+        expectEqual(
+            server.clientEvent(2, "client-a", on: "presence-a"),
+            [.send(1, #"{"event":"client-a","channel":"presence-a","data":"1","user_id":7}"#)])
+        expectEqual(
+            server.closed(2),
+            [
                 .send(1, #"{"event":"pusher_internal:member_removed","channel":"presence-a","data":"{\"user_id\":7,\"user_info\":{}}"}"#)
             ])
     }
@@ -211,58 +213,58 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
         let rooms = try clients.map { try $0.subscribe("presence-room") }
         let events = rooms[0].events()
         try rooms[1].trigger("client-a", [1])
-        #expect(rooms[0].members.map(\.id) == ["7", "8"] && rooms[1].members.me?.id == "8")
-        #expect(await events.pending().map(\.userID) == ["8"])
+        expect(rooms[0].members.map(\.id) == ["7", "8"] && rooms[1].members.me?.id == "8")
+        await expectEqual(events.pending().map(\.userID), ["8"])
         clients[1].disconnect()
-        #expect(rooms[0].members.map(\.id) == ["7"])
+        expectEqual(rooms[0].members.map(\.id), ["7"])
     }
 
     @Test func `a profile can close connections without an error`() async throws {
         let pusher = try await InMemoryPusher { $0.profile.sendsErrorsBeforeClosing = false }
         let client = RawClient(pusher, "/app/unknown?protocol=7")
-        #expect(client.take().isEmpty && client.closeCode == 4001)
+        expect(client.take().isEmpty && client.closeCode == 4001)
     }
 
     @Test func `subscription errors have the form of pusher fake`() {
         var profile = PusherServerProfile()
         profile.subscriptionErrors = .internalSubscriptionError
         var server = self.server(1, profile)
-        #expect(
-            server.received(1, PusherFrames.subscribe("private-a"))
-                == [.send(1, #"{"event":"pusher_internal:subscription_error","channel":"private-a","data":{}}"#)])
+        expectEqual(
+            server.received(1, PusherFrames.subscribe("private-a")),
+            [.send(1, #"{"event":"pusher_internal:subscription_error","channel":"private-a","data":{}}"#)])
     }
 
     @Test func `a limit is a subscription error of soketi with its own status`() {
         var server = self.server(1, .soketi) { $0.channelLimit = 0 }
         let commands = server.subscribe(1, "one")
         guard case .send(1, let text)? = commands.first, let frame = try? JSONValue(parsing: text) else {
-            return #expect(Bool(false), "\(commands)")
+            return expect(Bool(false), "\(commands)")
         }
-        #expect(frame["event"] == "pusher:subscription_error" && frame["data"]?["type"] == "LimitReached")
-        #expect(frame["data"]?["status"] == 4009 && frame["channel"] == "one")
+        expect(frame["event"] == "pusher:subscription_error" && frame["data"]?["type"] == "LimitReached")
+        expect(frame["data"]?["status"] == 4009 && frame["channel"] == "one")
     }
 
     @Test func `a profile can confirm repeated subscriptions`() {
         var server = self.server(2, .reverb)
         server.publish("a", to: "presence-cache-a")
         for number in 1...2 { server.subscribe(number, "presence-cache-a", user: "\(number)") }
-        #expect(server.subscribe(1, "presence-cache-a", user: "1").map(\.summary) == ["subscription_succeeded", "a"])
-        #expect(server.received(1, PusherFrames.subscribe("presence-cache-a")).map(\.summary) == ["error 4009"])
-        #expect(server.subscribers(of: "presence-cache-a").count == 2)
-        #expect(server.closed(1).map(\.summary) == ["member_removed"])
+        expectEqual(server.subscribe(1, "presence-cache-a", user: "1").map(\.summary), ["subscription_succeeded", "a"])
+        expectEqual(server.received(1, PusherFrames.subscribe("presence-cache-a")).map(\.summary), ["error 4009"])
+        expectEqual(server.subscribers(of: "presence-cache-a").count, 2)
+        expectEqual(server.closed(1).map(\.summary), ["member_removed"])
     }
 
     @Test func `a repeated subscription does not count`() {
         var server = self.server(1, .soketi) { $0.channelLimit = 1 }
-        for _ in 0..<2 { #expect(server.subscribe(1, "one").map(\.summary) == ["subscription_succeeded"]) }
-        #expect(server.subscribe(1, "two").map(\.summary) == ["subscription_error"])
+        for _ in 0..<2 { expectEqual(server.subscribe(1, "one").map(\.summary), ["subscription_succeeded"]) }
+        expectEqual(server.subscribe(1, "two").map(\.summary), ["subscription_error"])
     }
 
     @Test func `a subscription that awaits its hook is not confirmed`() {
         var server = ServerUnderTest(hooks: .init(subscriptions: true)) { $0.profile = .soketi }
         server.connect(1)
         server.subscribe(1, "one")
-        #expect(server.subscribe(1, "one").map(\.summary) == ["subscription_error"])
+        expectEqual(server.subscribe(1, "one").map(\.summary), ["subscription_error"])
     }
 
     @Test func `a profile can notify of each connection of a member`() {
@@ -270,17 +272,19 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
         profile.notifiesOfEachConnection = true
         var server = self.server(3, profile)
         server.subscribe(1, "presence-a", user: "x")
-        #expect(server.subscribe(2, "presence-a", user: "y").map(\.summary) == ["member_added", "subscription_succeeded"])
-        #expect(
-            server.subscribe(3, "presence-a", user: "y") == [
+        expectEqual(server.subscribe(2, "presence-a", user: "y").map(\.summary), ["member_added", "subscription_succeeded"])
+        expectEqual(
+            server.subscribe(3, "presence-a", user: "y"),
+            [
                 .send(1, PusherFrames.memberAdded("presence-a", id: "y", info: nil)),
                 .send(2, PusherFrames.memberAdded("presence-a", id: "y", info: nil)),
                 .send(3, PusherFrames.subscriptionSucceeded("presence-a", members: [("x", nil), ("y", nil)])),
             ])
         for number in 2...3 {
-            #expect(server.closed(number).filter { if case .send(1, _) = $0 { true } else { false } }.map(\.summary) == ["member_removed"])
+            expectEqual(
+                server.closed(number).filter { if case .send(1, _) = $0 { true } else { false } }.map(\.summary), ["member_removed"])
         }
-        #expect(server.machine.channels[ByteString("presence-a")]?.users.map(\.id) == ["x"])
+        expectEqual(server.machine.channels[ByteString("presence-a")]?.users.map(\.id), ["x"])
     }
 
     @Test(arguments: [
@@ -295,9 +299,9 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
             for number in 1...2 { server.subscribe(number, "private-a") }
             let commands = server.received(1, .text(#"{"event":"client-a","channel":"private-a"\#(sent)}"#))
             if expected == "error" {
-                #expect(commands.map(\.summary) == ["error 4200"])
+                expectEqual(commands.map(\.summary), ["error 4200"])
             } else {
-                #expect(commands == [.send(2, #"{"event":"client-a","channel":"private-a"\#(expected)}"#)])
+                expectEqual(commands, [.send(2, #"{"event":"client-a","channel":"private-a"\#(expected)}"#)])
             }
         }
     }
@@ -305,7 +309,7 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
     @Test func `a server without sign in treats it as an unknown event`() {
         for profile in [PusherServerProfile.reverb, .slanger] {
             var server = self.server(1, profile)
-            #expect(server.signIn(1, as: "x").map(\.summary) == ["error null"] && server.machine.users.isEmpty)
+            expect(server.signIn(1, as: "x").map(\.summary) == ["error null"] && server.machine.users.isEmpty)
         }
     }
 
@@ -315,8 +319,9 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
         var server = self.server(1, profile)
         let request = server.signInRequest(1, as: "x")
         let auth = (try? JSONValue(parsing: request.bytes))?["data"]?["auth"]?.string ?? ""
-        #expect(
-            server.received(1, request) == [
+        expectEqual(
+            server.received(1, request),
+            [
                 .send(1, #"{"event":"pusher:signin_success","data":"{\"auth\":\"\#(auth)\",\"user_data\":\"{\\\"id\\\":\\\"x\\\"}\"}"}"#)
             ])
     }
@@ -333,6 +338,6 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
         // The client answers the pings of the WebSocket, and no events.
         let client = RawClient(pusher)
         pusher.clock.advance(by: .seconds(1000))
-        #expect(client.takeEvents() == events && client.closeCode == code)
+        expect(client.takeEvents() == events && client.closeCode == code)
     }
 }

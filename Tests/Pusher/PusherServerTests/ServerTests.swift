@@ -16,11 +16,12 @@ import Testing
         let pusher = try await InMemoryPusher { $0.activityTimeout = .seconds(77) }
         let client = RawClient(pusher)
         let socketID = try #require(pusher.server.socketIDs.first)
-        #expect(
-            client.take() == [
+        expectEqual(
+            client.take(),
+            [
                 #"{"event":"pusher:connection_established","data":"{\"socket_id\":\"\#(socketID)\",\"activity_timeout\":77}"}"#
             ])
-        #expect(socketID.split(separator: ".").count == 2 && socketID.utf8.allSatisfy { ($0 >= 0x30 && $0 <= 0x39) || $0 == 0x2E })
+        expect(socketID.split(separator: ".").count == 2 && socketID.utf8.allSatisfy { ($0 >= 0x30 && $0 <= 0x39) || $0 == 0x2E })
     }
 
     @Test(arguments: [
@@ -32,22 +33,22 @@ import Testing
     func `an invalid request is rejected with an error and a close code`(target: String, code: Int) async throws {
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher, target)
-        #expect(client.takeErrors() == [code] && client.closeCode == code)
-        #expect(pusher.server.socketIDs.isEmpty)
+        expect(client.takeErrors() == [code] && client.closeCode == code)
+        expect(pusher.server.socketIDs.isEmpty)
     }
 
     @Test(arguments: ["/app/key?protocol=5", "/app/key?client=js&version=8&protocol=7&flash=false", "/behind/a/path/app/key?protocol=6"])
     func `every supported protocol version is accepted under any path prefix`(target: String) async throws {
         let pusher = try await InMemoryPusher()
-        #expect(RawClient(pusher, target).takeEvents() == ["pusher:connection_established"])
+        expectEqual(RawClient(pusher, target).takeEvents(), ["pusher:connection_established"])
     }
 
     @Test func `a connection over the limit is rejected with 4004 until another one ends`() async throws {
         let pusher = try await InMemoryPusher { $0.connectionLimit = 1 }
         let first = RawClient(pusher)
-        #expect(RawClient(pusher).closeCode == 4004)
+        expectEqual(RawClient(pusher).closeCode, 4004)
         first.close()
-        #expect(RawClient(pusher).takeEvents() == ["pusher:connection_established"])
+        expectEqual(RawClient(pusher).takeEvents(), ["pusher:connection_established"])
     }
 
     @Test(arguments: [
@@ -63,9 +64,9 @@ import Testing
         _ = client.take()
         client.send(.text(frame), .text(#"{"event":"pusher:ping"}"#))
         let frames = client.take()
-        #expect(frames.count == 2 && frames.last == #"{"event":"pusher:pong","data":{}}"#)
-        #expect(frames.first.flatMap { try? JSONValue(parsing: $0) }?["data"]?["code"] == 4200)
-        #expect(client.endings.all.isEmpty)
+        expect(frames.count == 2 && frames.last == #"{"event":"pusher:pong","data":{}}"#)
+        expectEqual(frames.first.flatMap { try? JSONValue(parsing: $0) }?["data"]?["code"], 4200)
+        expect(client.endings.all.isEmpty)
     }
 
     @Test(arguments: ["a", "pusher:signout", "pusher:unknown", "pusher_internal:member_added", ""])
@@ -73,7 +74,7 @@ import Testing
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher)
         _ = client.take()
-        #expect(client.send(#"{"event":"\#(event)","channel":"one","data":{}}"#).takeErrors() == [nil])
+        expectEqual(client.send(#"{"event":"\#(event)","channel":"one","data":{}}"#).takeErrors(), [nil])
     }
 
     @Test func `binary messages are ignored`() async throws {
@@ -81,7 +82,7 @@ import Testing
         let client = RawClient(pusher)
         _ = client.take()
         client.send(.binary(Array(#"{"event":"pusher:ping"}"#.utf8)))
-        #expect(client.take().isEmpty && client.endings.all.isEmpty)
+        expect(client.take().isEmpty && client.endings.all.isEmpty)
     }
 
     // MARK: Starting and stopping
@@ -89,7 +90,7 @@ import Testing
     @Test func `a server has one listener at a time`() async throws {
         let pusher = try await InMemoryPusher()
         let error = await #expect(throws: TransportError.self) { try await pusher.server.start(on: pusher.network.listener()) }
-        #expect(error?.code == .unsupported)
+        expectEqual(error?.code, .unsupported)
         await pusher.server.stop()
         let address = try await pusher.server.start(on: pusher.network.listener())
         await pusher.server.stop()
@@ -105,13 +106,13 @@ import Testing
         let clients = (0..<3).map { _ in RawClient(pusher) }
         let events = pusher.server.events
         await pusher.server.stop()
-        for client in clients { #expect(client.takeErrors() == [4200] && client.closeCode == 4200) }
-        #expect(await events.pending().count == 3)
-        #expect(pusher.server.socketIDs.isEmpty)
+        for client in clients { expect(client.takeErrors() == [4200] && client.closeCode == 4200) }
+        await expectEqual(events.pending().count, 3)
+        expect(pusher.server.socketIDs.isEmpty)
         await pusher.server.stop()
         // The driver's timer may fire once more. After that, no timer is left.
         pusher.clock.advance(by: .seconds(120))
-        #expect(pusher.clock.untilNextDeadline == nil)
+        expectNil(pusher.clock.untilNextDeadline)
     }
 
     /// Returns a started server to which nothing else refers, and its address.
@@ -129,18 +130,18 @@ import Testing
         released = server
         let events = try #require(server).events
         let client = RawClient(network, address)
-        #expect(client.takeEvents() == ["pusher:connection_established"])
+        expectEqual(client.takeEvents(), ["pusher:connection_established"])
         server = nil
-        #expect(released == nil)
-        #expect(client.take().isEmpty && client.closeCode == 1001)
+        expectNil(released)
+        expect(client.take().isEmpty && client.closeCode == 1001)
         for await _ in events {}
-        #expect(events.endReason == .ended)
+        expectEqual(events.endReason, .ended)
     }
 
     @Test func `a released server accepts no connections`() async throws {
         let network = InMemoryNetwork(clock: ManualClock())
         var (server, address) = try await self.startedServer(on: network)
-        #expect(server != nil)
+        expect(server != nil)
         server = nil
         let client = RawClient(network, address)
         // The upgrade is rejected until the listener has stopped. After that, the connection is refused.
@@ -148,7 +149,7 @@ import Testing
             Issue.record("\(client.endings.all)")
             return
         }
-        #expect(error.code == .upgradeRejected || error.code == .refused)
+        expect(error.code == .upgradeRejected || error.code == .refused)
     }
 
     private final class Token: Sendable {}
@@ -172,11 +173,11 @@ import Testing
         weak var handler: (any ListenerHandler)?
         handler = server?.listenerHandler
         let client = RawClient(network, address)
-        #expect(token != nil)
+        expect(token != nil)
         server = nil
         // The listener stops in a separate task.
         while handler != nil || token != nil { await Task.yield() }
-        #expect(client.closeCode == 1001)
+        expectEqual(client.closeCode, 1001)
         let other = PusherServer(app: .random(), network: network, log: .none)
         _ = try await other.start(on: network.listener(port: address.port))
         await other.stop()
@@ -189,14 +190,14 @@ import Testing
         let client = RawClient(pusher)
         _ = client.take()
         pusher.clock.advance(by: .seconds(119))
-        #expect(client.take().isEmpty)
+        expect(client.take().isEmpty)
         pusher.clock.advance(by: .seconds(1))
-        #expect(client.take() == [#"{"event":"pusher:ping","data":{}}"#])
+        expectEqual(client.take(), [#"{"event":"pusher:ping","data":{}}"#])
         pusher.clock.advance(by: .seconds(29))
-        #expect(client.endings.all.isEmpty)
+        expect(client.endings.all.isEmpty)
         pusher.clock.advance(by: .seconds(1))
-        #expect(client.takeErrors() == [4201] && client.closeCode == 4201)
-        #expect(pusher.server.socketIDs.isEmpty && pusher.clock.untilNextDeadline == nil)
+        expect(client.takeErrors() == [4201] && client.closeCode == 4201)
+        expect(pusher.server.socketIDs.isEmpty && pusher.clock.untilNextDeadline == nil)
     }
 
     @Test(arguments: [#"{"event":"pusher:pong"}"#, #"{"event":"pusher:ping","data":{}}"#, "nonsense"])
@@ -207,12 +208,12 @@ import Testing
             pusher.clock.advance(by: .seconds(149))
             client.send(message)
         }
-        #expect(client.endings.all.isEmpty && pusher.server.socketIDs.count == 1)
+        expect(client.endings.all.isEmpty && pusher.server.socketIDs.count == 1)
         // So does a ping of the WebSocket protocol.
         pusher.clock.advance(by: .seconds(149))
         client.send(WebSocketMessage(.ping, []))
         pusher.clock.advance(by: .seconds(100))
-        #expect(client.endings.all.isEmpty)
+        expect(client.endings.all.isEmpty)
     }
 
     // MARK: Faults
@@ -223,13 +224,13 @@ import Testing
         _ = client.take()
         pusher.server.faults.delay = .seconds(2)
         client.send(.text(#"{"event":"pusher:ping"}"#), PusherFrames.subscribe("one"))
-        #expect(client.take().isEmpty)
+        expect(client.take().isEmpty)
         pusher.clock.advance(by: .seconds(1))
         pusher.server.publish("a", to: "one", data: "1")
         pusher.clock.advance(by: .seconds(1))
-        #expect(client.takeEvents() == ["pusher:pong", "pusher_internal:subscription_succeeded"])
+        expectEqual(client.takeEvents(), ["pusher:pong", "pusher_internal:subscription_succeeded"])
         pusher.clock.advance(by: .seconds(1))
-        #expect(client.takeEvents() == ["a"])
+        expectEqual(client.takeEvents(), ["a"])
         client.close()
         pusher.server.publish("a", to: "one", data: "1")
         pusher.clock.advance(by: .seconds(10))
@@ -244,11 +245,11 @@ import Testing
             pusher.server.publish(event, to: "one", data: "1")
         }
         pusher.clock.advance(by: .milliseconds(1999))
-        #expect(client.take().isEmpty)
+        expect(client.take().isEmpty)
         pusher.clock.advance(by: .milliseconds(1))
-        #expect(client.takeEvents() == ["a", "b", "c"])
+        expectEqual(client.takeEvents(), ["a", "b", "c"])
         pusher.server.publish("d", to: "one", data: "1")
-        #expect(client.takeEvents() == ["d"])
+        expectEqual(client.takeEvents(), ["d"])
     }
 
     @Test func `messages can be dropped`() async throws {
@@ -258,10 +259,10 @@ import Testing
         pusher.server.faults.dropRate = 0.5
         for number in 0..<200 { pusher.server.publish("a", to: "one", data: "\(number)") }
         let kept = client.take().count
-        #expect(kept > 50 && kept < 150)
+        expect(kept > 50 && kept < 150)
         pusher.server.faults.dropRate = 1
         client.send(#"{"event":"pusher:ping"}"#)
-        #expect(client.take().isEmpty && client.endings.all.isEmpty)
+        expect(client.take().isEmpty && client.endings.all.isEmpty)
     }
 
     @Test func `a silent server sends nothing and keeps connections open`() async throws {
@@ -271,15 +272,15 @@ import Testing
         pusher.server.faults.isSilent = true
         client.send(.text(#"{"event":"pusher:ping"}"#), PusherFrames.subscribe("one"))
         pusher.clock.advance(by: .seconds(3600))
-        #expect(client.take().isEmpty && client.endings.all.isEmpty && pusher.server.subscribers(of: "one").isEmpty)
+        expect(client.take().isEmpty && client.endings.all.isEmpty && pusher.server.subscribers(of: "one").isEmpty)
         pusher.server.faults.isSilent = false
         pusher.clock.advance(by: .seconds(120))
-        #expect(client.take() == [#"{"event":"pusher:ping","data":{}}"#])
+        expectEqual(client.take(), [#"{"event":"pusher:ping","data":{}}"#])
         // The client has the full time to respond.
         pusher.clock.advance(by: .seconds(29))
         client.send(#"{"event":"pusher:pong"}"#)
         pusher.clock.advance(by: .seconds(60))
-        #expect(client.endings.all.isEmpty)
+        expect(client.endings.all.isEmpty)
     }
 
     @Test func `a single connection can be silent`() async throws {
@@ -290,10 +291,10 @@ import Testing
         for client in [first, second] { _ = client.take() }
         pusher.server.silence(socketID)
         pusher.server.publish("a", to: "one", data: "1")
-        #expect(first.take().isEmpty && second.takeEvents() == ["a"])
+        expect(first.take().isEmpty && second.takeEvents() == ["a"])
         pusher.server.silence(socketID, false)
         pusher.server.publish("b", to: "one", data: "1")
-        #expect(first.takeEvents() == ["b"])
+        expectEqual(first.takeEvents(), ["b"])
         pusher.server.silence("unknown")
     }
 
@@ -305,13 +306,13 @@ import Testing
         pusher.server.faults.delay = .seconds(1)
         pusher.server.faults.isSilent = true
         for socketID in ["unknown"] + socketIDs { pusher.server.send("{", to: socketID) }
-        for client in clients { #expect(client.take() == ["{"]) }
+        for client in clients { expectEqual(client.take(), ["{"]) }
         pusher.server.close("unknown", .normal)
         pusher.server.close(socketIDs[0], CloseCode(rawValue: 4_001))
         pusher.server.drop("unknown")
         pusher.server.drop(socketIDs[1])
-        #expect(clients.compactMap(\.closeCode) == [4_001] && clients.allSatisfy { !$0.endings.all.isEmpty })
-        #expect(pusher.server.socketIDs.isEmpty)
+        expect(clients.compactMap(\.closeCode) == [4_001] && clients.allSatisfy { !$0.endings.all.isEmpty })
+        expect(pusher.server.socketIDs.isEmpty)
     }
 
     @Test func `a delayed message to a closed connection leaves no timer`() async throws {
@@ -321,7 +322,7 @@ import Testing
         client.send(#"{"event":"pusher:ping"}"#)
         client.close()
         pusher.clock.advance(by: .seconds(120))
-        #expect(pusher.clock.untilNextDeadline == nil)
+        expectNil(pusher.clock.untilNextDeadline)
     }
 
     @Test func `a connection that is established during a silence is pinged after it`() async throws {
@@ -329,17 +330,17 @@ import Testing
         pusher.server.faults.isSilent = true
         let client = RawClient(pusher)
         pusher.clock.advance(by: .seconds(3_600))
-        #expect(client.take().isEmpty && client.endings.all.isEmpty && pusher.server.socketIDs.count == 1)
+        expect(client.take().isEmpty && client.endings.all.isEmpty && pusher.server.socketIDs.count == 1)
         pusher.server.faults.isSilent = false
         pusher.clock.advance(by: .seconds(120))
-        #expect(client.takeEvents() == ["pusher:ping"])
+        expectEqual(client.takeEvents(), ["pusher:ping"])
     }
 
     @Test func `new connections can be rejected with a code`() async throws {
         let pusher = try await InMemoryPusher()
         let old = RawClient(pusher)
         pusher.server.faults.rejectionCode = CloseCode(rawValue: 4100)
-        #expect(RawClient(pusher).closeCode == 4100 && old.endings.all.isEmpty)
+        expect(RawClient(pusher).closeCode == 4100 && old.endings.all.isEmpty)
     }
 }
 
@@ -357,7 +358,7 @@ import Testing
         try await client.connected(within: .seconds(300))
         let states = client.states
         server = nil
-        #expect(await states.first { $0 == .connecting } == .connecting)
+        await expectEqual(states.first { $0 == .connecting }, .connecting)
         client.disconnect()
         while handler != nil { await Task.yield() }
         let other = PusherServer(app: .random(), log: .none)
@@ -388,13 +389,14 @@ import Testing
         let client = RawClient(pusher).send(PusherFrames.subscribe("one"))
         _ = client.take()
         client.send(PusherFrames.subscribe("one"))
-        #expect(
-            client.take() == [
+        expectEqual(
+            client.take(),
+            [
                 #"{"event":"pusher:error","channel":"one","data":{"code":null,"message":"Existing subscription to channel one"}}"#
             ])
-        #expect(pusher.server.subscribers(of: "one").count == 1)
+        expectEqual(pusher.server.subscribers(of: "one").count, 1)
         pusher.server.publish("a", to: "one", data: "1")
-        #expect(client.take().count == 1)
+        expectEqual(client.take().count, 1)
     }
 
     @Test func `unsubscribing from a channel without a subscription has no effect`() async throws {
@@ -403,8 +405,8 @@ import Testing
         _ = client.take()
         client.send(
             PusherFrames.unsubscribe("one"), PusherFrames.unsubscribe(""), PusherFrames.subscribe("one"), PusherFrames.unsubscribe("one"))
-        #expect(client.takeEvents() == ["pusher_internal:subscription_succeeded"])
-        #expect(pusher.server.subscribers(of: "one").isEmpty)
+        expectEqual(client.takeEvents(), ["pusher_internal:subscription_succeeded"])
+        expect(pusher.server.subscribers(of: "one").isEmpty)
     }
 
     @Test(arguments: ["", "with space", "#server-to-user-", "#user", "a/b", "ü", String(repeating: "x", count: 201)])
@@ -412,7 +414,7 @@ import Testing
         let pusher = try await InMemoryPusher()
         let client = RawClient(pusher)
         _ = client.take()
-        #expect(client.send(PusherFrames.subscribe(name)).takeErrors() == [nil])
+        expectEqual(client.send(PusherFrames.subscribe(name)).takeErrors(), [nil])
     }
 
     @Test func `a missing or wrong signature is rejected with 4009`() async throws {
@@ -427,10 +429,11 @@ import Testing
             ChannelSignature.token(key: "key", secret: "secret", socketID: "1.2", channel: "private-one"),
         ]
         for auth in wrong {
-            #expect(client.send(PusherFrames.subscribe("private-one", auth: auth)).takeErrors() == [4009], "\(auth ?? "none")")
+            expectEqual(client.send(PusherFrames.subscribe("private-one", auth: auth)).takeErrors(), [4009], "\(auth ?? "none")")
         }
-        #expect(pusher.server.subscribers(of: "private-one").isEmpty)
-        #expect(client.send(PusherFrames.subscribe("private-one", auth: right)).takeEvents() == ["pusher_internal:subscription_succeeded"])
+        expect(pusher.server.subscribers(of: "private-one").isEmpty)
+        expectEqual(
+            client.send(PusherFrames.subscribe("private-one", auth: right)).takeEvents(), ["pusher_internal:subscription_succeeded"])
     }
 
     @Test func `a presence signature covers the user data`() async throws {
@@ -439,15 +442,17 @@ import Testing
         _ = client.take()
         let data = #"{"user_id":"1"}"#
         let right = self.auth(pusher, "presence-room", data)
-        #expect(client.send(PusherFrames.subscribe("presence-room", auth: right, channelData: #"{"user_id":"2"}"#)).takeErrors() == [4009])
-        #expect(client.send(PusherFrames.subscribe("presence-room", auth: right)).takeErrors() == [4009])
+        expectEqual(
+            client.send(PusherFrames.subscribe("presence-room", auth: right, channelData: #"{"user_id":"2"}"#)).takeErrors(), [4009])
+        expectEqual(client.send(PusherFrames.subscribe("presence-room", auth: right)).takeErrors(), [4009])
         for broken in ["", "{}", "[]", "nope", #"{"user_id":null}"#, #"{"user_id":{}}"#] {
             let auth = self.auth(pusher, "presence-room", broken)
-            #expect(
-                client.send(PusherFrames.subscribe("presence-room", auth: auth, channelData: broken)).takeErrors() == [nil], "\(broken)")
+            expectEqual(
+                client.send(PusherFrames.subscribe("presence-room", auth: auth, channelData: broken)).takeErrors(), [nil], "\(broken)")
         }
-        #expect(
-            client.send(PusherFrames.subscribe("presence-room", auth: right, channelData: data)).takeEvents() == [
+        expectEqual(
+            client.send(PusherFrames.subscribe("presence-room", auth: right, channelData: data)).takeEvents(),
+            [
                 "pusher_internal:subscription_succeeded"
             ])
     }
@@ -458,29 +463,30 @@ import Testing
         _ = watcher.take()
         let first = self.member(pusher, #"{"user_id":7,"user_info":{"n":1}}"#)
         let second = self.member(pusher, #"{"user_id":"7","user_info":{"n":2}}"#)
-        #expect(
-            watcher.take() == [
+        expectEqual(
+            watcher.take(),
+            [
                 #"{"event":"pusher_internal:member_added","channel":"presence-room","data":"{\"user_id\":\"7\",\"user_info\":{\"n\":1}}"}"#
             ])
         let list = #"{\"presence\":{\"ids\":[\"watcher\",\"7\"],\"hash\":{\"watcher\":null,\"7\":{\"n\":1}},\"count\":2}}"#
-        #expect(second.take() == [#"{"event":"pusher_internal:subscription_succeeded","channel":"presence-room","data":"\#(list)"}"#])
+        expectEqual(second.take(), [#"{"event":"pusher_internal:subscription_succeeded","channel":"presence-room","data":"\#(list)"}"#])
         first.close()
-        #expect(watcher.take().isEmpty)
+        expect(watcher.take().isEmpty)
         second.send(PusherFrames.unsubscribe("presence-room"))
-        #expect(watcher.take() == [#"{"event":"pusher_internal:member_removed","channel":"presence-room","data":"{\"user_id\":\"7\"}"}"#])
+        expectEqual(watcher.take(), [#"{"event":"pusher_internal:member_removed","channel":"presence-room","data":"{\"user_id\":\"7\"}"}"#])
         second.close()
-        #expect(watcher.take().isEmpty)
+        expect(watcher.take().isEmpty)
     }
 
     @Test func `a full presence channel accepts only further connections of its members`() async throws {
         let pusher = try await InMemoryPusher { $0.memberLimit = 2 }
         let clients = (1...3).map { self.member(pusher, #"{"user_id":"\#($0)"}"#) }
-        #expect(clients[2].takeErrors().count == 1 && clients[2].endings.all.isEmpty)
-        #expect(pusher.server.subscribers(of: "presence-room").count == 2)
+        expect(clients[2].takeErrors().count == 1 && clients[2].endings.all.isEmpty)
+        expectEqual(pusher.server.subscribers(of: "presence-room").count, 2)
         let again = self.member(pusher, #"{"user_id":"1"}"#)
-        #expect(again.takeEvents() == ["pusher_internal:subscription_succeeded"])
+        expectEqual(again.takeEvents(), ["pusher_internal:subscription_succeeded"])
         for client in [clients[0], again] { client.close() }
-        #expect(self.member(pusher, #"{"user_id":"3"}"#).takeEvents() == ["pusher_internal:subscription_succeeded"])
+        expectEqual(self.member(pusher, #"{"user_id":"3"}"#).takeEvents(), ["pusher_internal:subscription_succeeded"])
     }
 
     @Test func `client events that break a rule are rejected and others are delivered`() async throws {
@@ -495,47 +501,47 @@ import Testing
                 "private-one", auth: ChannelSignature.token(key: "key", secret: "secret", socketID: socketID, channel: "private-one")))
         func errors(_ event: String, _ members: String) -> [Int?] { sender.send(#"{"event":"\#(event)"\#(members)}"#).takeErrors() }
         _ = sender.take()
-        #expect(errors("client-a", #","channel":"private-one","data":{}"#) == [4301])
+        expectEqual(errors("client-a", #","channel":"private-one","data":{}"#), [4301])
         sender.send(PusherFrames.subscribe("private-one", auth: auth), PusherFrames.subscribe("one"))
-        #expect(sender.takeEvents().count == 2)
+        expectEqual(sender.takeEvents().count, 2)
         _ = receiver.take()
-        #expect(errors("client-a", "") == [4301])
-        #expect(errors("client-a", #","channel":"one","data":{}"#) == [4301])
-        #expect(errors("client-a", #","channel":"private-encrypted-one","data":{}"#) == [4301])
-        #expect(errors("client-\(String(repeating: "x", count: 200))", #","channel":"private-one","data":{}"#) == [4301])
-        #expect(errors("client-a", #","channel":"private-one","data":"\#(String(repeating: "x", count: 10_241))""#) == [4301])
-        #expect(receiver.take().isEmpty)
+        expectEqual(errors("client-a", ""), [4301])
+        expectEqual(errors("client-a", #","channel":"one","data":{}"#), [4301])
+        expectEqual(errors("client-a", #","channel":"private-encrypted-one","data":{}"#), [4301])
+        expectEqual(errors("client-\(String(repeating: "x", count: 200))", #","channel":"private-one","data":{}"#), [4301])
+        expectEqual(errors("client-a", #","channel":"private-one","data":"\#(String(repeating: "x", count: 10_241))""#), [4301])
+        expect(receiver.take().isEmpty)
         sender.send(
             .text(#"{"event":"client-a","channel":"private-one","data":{"on": true}}"#),
             .text(#"{"event":"client-b","channel":"private-one","data":"text"}"#),
             .text(#"{"event":"client-c","channel":"private-one"}"#),
             .text(#"{"event":"client-d","channel":"private-one","data":"\#(String(repeating: "x", count: 10_240))"}"#))
-        #expect(sender.take().isEmpty)
+        expect(sender.take().isEmpty)
         let frames = receiver.take()
-        #expect(frames.first == #"{"event":"client-a","channel":"private-one","data":"{\"on\": true}"}"#)
-        #expect(frames.dropFirst().first == #"{"event":"client-b","channel":"private-one","data":"text"}"# && frames.count == 4)
+        expectEqual(frames.first, #"{"event":"client-a","channel":"private-one","data":"{\"on\": true}"}"#)
+        expect(frames.dropFirst().first == #"{"event":"client-b","channel":"private-one","data":"text"}"# && frames.count == 4)
     }
 
     @Test func `the size limit applies to data without escapes`() async throws {
         let pusher = try await InMemoryPusher()
         let sender = RawClient(pusher)
         sender.send(PusherFrames.subscribe("private-one", auth: self.auth(pusher, "private-one")))
-        #expect(sender.takeEvents().last == "pusher_internal:subscription_succeeded")
+        expectEqual(sender.takeEvents().last, "pusher_internal:subscription_succeeded")
         func send(_ data: String) { sender.send(#"{"event":"client-a","channel":"private-one","data":"\#(data)"}"#) }
         send(String(repeating: #"\u00e9"#, count: 5_120))
         send(String(repeating: #"\u0078"#, count: 10_240))
-        #expect(sender.take().isEmpty)
+        expect(sender.take().isEmpty)
         send(String(repeating: #"\u0078"#, count: 10_241))
         send(String(repeating: #"\u00e9"#, count: 5_121))
-        #expect(sender.takeErrors() == [4301, 4301])
+        expectEqual(sender.takeErrors(), [4301, 4301])
     }
 
     @Test func `a consumer that does not read misses the oldest of more than 10,000 events`() async throws {
         let pusher = try await InMemoryPusher()
         let events = pusher.server.events
         for number in 0...10_000 { pusher.server.publish("\(number)", to: "one", data: "1") }
-        #expect(events.dropped == 1)
-        #expect(await events.first { _ in true } == .published(channel: "one", name: "1", subscribers: 0))
+        expectEqual(events.dropped, 1)
+        await expectEqual(events.first { _ in true }, .published(channel: "one", name: "1", subscribers: 0))
     }
 
     @Test func `server events arrive in order`() async throws {
@@ -548,14 +554,14 @@ import Testing
         pusher.server.publish("a", to: "two", data: "1")
         client.close()
         let seen = await events.pending().filter { if case .received = $0 { false } else { true } }
-        #expect(
+        expect(
             seen.count == 7 && seen.first == .connected(socketID: socketID)
                 && seen.dropFirst().first == .subscribed(socketID: socketID, channel: "one", userID: nil))
-        #expect(
+        expect(
             seen.contains(.published(channel: "one", name: "a", subscribers: 1))
                 && seen.contains(.published(channel: "two", name: "a", subscribers: 0)))
-        #expect(
-            seen.suffix(2) == [.unsubscribed(socketID: socketID, channel: "one"), .disconnected(socketID: socketID, .peer(.normal, ""))])
+        expectEqual(
+            seen.suffix(2), [.unsubscribed(socketID: socketID, channel: "one"), .disconnected(socketID: socketID, .peer(.normal, ""))])
     }
 }
 
@@ -592,7 +598,7 @@ private final class SlowListener: Listener {
         let error = await #expect(throws: TransportError.self) {
             try await network.http.send(HTTPRequest("GET", Endpoint("http://memory/up")))
         }
-        #expect(error?.code == .refused)
+        expectEqual(error?.code, .refused)
         // Neither the server nor the address is in use.
         _ = try await server.start(on: network.listener(port: 80))
         await server.stop()
@@ -611,12 +617,12 @@ private final class SlowListener: Listener {
         configuration.transports = network.transports()
         let client = PusherClient(configuration)
         client.connect()
-        #expect(server.socketIDs.count == 1)
-        #expect(try await network.http.send(HTTPRequest("GET", Endpoint("http://shared/other"))).body == Array("/other".utf8))
-        #expect(try await network.http.send(HTTPRequest("POST", Endpoint("http://shared/apps/1/events"))).head.status == 401)
-        #expect(try await network.http.send(HTTPRequest("GET", Endpoint("http://shared/else"))).head.status == 404)
+        expectEqual(server.socketIDs.count, 1)
+        try await expectEqual(network.http.send(HTTPRequest("GET", Endpoint("http://shared/other"))).body, Array("/other".utf8))
+        try await expectEqual(network.http.send(HTTPRequest("POST", Endpoint("http://shared/apps/1/events"))).head.status, 401)
+        try await expectEqual(network.http.send(HTTPRequest("GET", Endpoint("http://shared/else"))).head.status, 404)
         await listener.stop()
-        #expect(server.socketIDs.isEmpty)
+        expect(server.socketIDs.isEmpty)
         client.disconnect()
     }
 }

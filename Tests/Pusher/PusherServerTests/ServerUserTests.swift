@@ -25,13 +25,13 @@ private typealias Command = ServerCommand
 
     @Test func `a client signs in with a signature of its user`() {
         var server = self.server(2)
-        #expect(server.signIn(1, as: "anna") == [self.signedIn("anna")])
+        expectEqual(server.signIn(1, as: "anna"), [self.signedIn("anna")])
         let socketID = server.socketID(1)
-        #expect(server.takeEvents().last == .signedIn(socketID: socketID, userID: "anna"))
+        expectEqual(server.takeEvents().last, .signedIn(socketID: socketID, userID: "anna"))
         // The signature is that of the other connection.
         let request = server.signInRequest(1, as: "anna")
-        #expect(server.received(2, request).map(\.summary) == ["error 4009"])
-        #expect(server.machine.users[ByteString("anna")].map { Array($0.connections) } == [ConnectionID(1)])
+        expectEqual(server.received(2, request).map(\.summary), ["error 4009"])
+        expectEqual(server.machine.users[ByteString("anna")].map { Array($0.connections) }, [ConnectionID(1)])
     }
 
     @Test(arguments: [
@@ -46,8 +46,8 @@ private typealias Command = ServerCommand
     ])
     func `a user has a valid ID and limited information`(userData: String, expected: String) {
         var server = self.server(1)
-        #expect(server.received(1, server.signInRequest(1, userData: userData)).map(\.summary) == [expected])
-        #expect(server.machine.signIns.isEmpty == (expected != "signin_success"))
+        expectEqual(server.received(1, server.signInRequest(1, userData: userData)).map(\.summary), [expected])
+        expectEqual(server.machine.signIns.isEmpty, (expected != "signin_success"))
     }
 
     @Test(arguments: [
@@ -57,25 +57,25 @@ private typealias Command = ServerCommand
     ])
     func `a sign in without a valid signature fails and the connection stays open`(frame: String, code: Int) {
         var server = self.server(1)
-        #expect(server.received(1, .text(frame)).map(\.summary) == ["error \(code)"])
-        guard case .error(_, code, _)? = server.takeEvents().last else { return #expect(Bool(false), "no error") }
-        #expect(server.signIn(1, as: "anna") == [self.signedIn("anna")])
+        expectEqual(server.received(1, .text(frame)).map(\.summary), ["error \(code)"])
+        guard case .error(_, code, _)? = server.takeEvents().last else { return expect(Bool(false), "no error") }
+        expectEqual(server.signIn(1, as: "anna"), [self.signedIn("anna")])
     }
 
     @Test func `a profile can close the connection after a failed sign in`() {
         var server = self.server(1) { $0.profile.closesAfterFailedSignIn = true }
         let commands = server.received(1, PusherFrames.signIn(auth: "key:x", userData: #"{"id":"x"}"#))
-        #expect(commands.map(\.summary) == ["error 4009", "close 4009"])
+        expectEqual(commands.map(\.summary), ["error 4009", "close 4009"])
     }
 
     @Test func `a connection can sign in again as the same user only`() {
         var server = self.server(1)
         server.signIn(1, as: "anna")
-        #expect(server.signIn(1, as: "bert").map(\.summary) == ["error 4009"])
-        #expect(server.signIn(1, as: "anna") == [self.signedIn("anna")])
-        #expect(server.machine.users.count == 1 && server.machine.users[ByteString("anna")]?.connections.count == 1)
+        expectEqual(server.signIn(1, as: "bert").map(\.summary), ["error 4009"])
+        expectEqual(server.signIn(1, as: "anna"), [self.signedIn("anna")])
+        expect(server.machine.users.count == 1 && server.machine.users[ByteString("anna")]?.connections.count == 1)
         server.closed(1)
-        #expect(server.machine.users.isEmpty && server.machine.signIns.isEmpty)
+        expect(server.machine.users.isEmpty && server.machine.signIns.isEmpty)
     }
 
     // MARK: Events for a user
@@ -83,20 +83,20 @@ private typealias Command = ServerCommand
     @Test func `the channel of a user requires a sign in as that user`() {
         var server = self.server(1)
         let request = PusherFrames.subscribe("#server-to-user-anna", auth: "")
-        #expect(server.received(1, request).map(\.summary) == ["error 4009"])
+        expectEqual(server.received(1, request).map(\.summary), ["error 4009"])
         server.signIn(1, as: "bert")
-        #expect(server.received(1, request).map(\.summary) == ["error 4009"])
+        expectEqual(server.received(1, request).map(\.summary), ["error 4009"])
         for name in ["#server-to-user-", "#server-to-user-a b", "#other", "#server-to-user-" + String(repeating: "x", count: 190)] {
-            #expect(server.received(1, PusherFrames.subscribe(name)).map(\.summary) == ["error null"])
+            expectEqual(server.received(1, PusherFrames.subscribe(name)).map(\.summary), ["error null"])
         }
-        #expect(server.received(1, PusherFrames.subscribe("#server-to-user-bert")).map(\.summary) == ["subscription_succeeded"])
+        expectEqual(server.received(1, PusherFrames.subscribe("#server-to-user-bert")).map(\.summary), ["subscription_succeeded"])
     }
 
     @Test func `an app can have longer user IDs`() {
         var server = self.server(1) { ($0.userIDLimit, $0.channelNameLimit) = (300, 400) }
         let userID = String(repeating: "x", count: 300)
-        #expect(server.signIn(1, as: userID) == [self.signedIn(userID)])
-        #expect(server.received(1, PusherFrames.subscribe(UserID.channel(of: userID))).map(\.summary) == ["subscription_succeeded"])
+        expectEqual(server.signIn(1, as: userID), [self.signedIn(userID)])
+        expectEqual(server.received(1, PusherFrames.subscribe(UserID.channel(of: userID))).map(\.summary), ["subscription_succeeded"])
     }
 
     @Test func `an event for a user goes to all connections of the user`() {
@@ -106,25 +106,25 @@ private typealias Command = ServerCommand
             server.received(number, PusherFrames.subscribe("#server-to-user-\(user)"))
         }
         let message = PusherFrames.event("notify", channel: "#server-to-user-anna", data: "1")
-        #expect(server.publish("notify", to: UserID.channel(of: "anna")) == [.send(1, message), .send(2, message)])
-        #expect(server.clientEvent(1, "client-a", on: "#server-to-user-anna").map(\.summary) == ["error 4301"])
+        expectEqual(server.publish("notify", to: UserID.channel(of: "anna")), [.send(1, message), .send(2, message)])
+        expectEqual(server.clientEvent(1, "client-a", on: "#server-to-user-anna").map(\.summary), ["error 4301"])
     }
 
     @Test func `a signed in user joins presence channels without data of the channel`() {
         var server = self.server(2)
         // The signature doesn't cover a user.
         func request(_ number: Int) -> WebSocketMessage { server.subscription(number, "presence-a") }
-        #expect(server.received(1, request(1)).map(\.summary) == ["error null"])
+        expectEqual(server.received(1, request(1)).map(\.summary), ["error null"])
         server.signIn(1, as: "anna", #","user_info":{"name":"A"}"#)
-        #expect(
-            server.received(1, request(1))
-                == [.send(1, PusherFrames.subscriptionSucceeded("presence-a", members: [("anna", ["name": "A"])]))])
-        #expect(server.received(1, PusherFrames.subscribe("presence-b")).map(\.summary) == ["error 4009"])
+        expectEqual(
+            server.received(1, request(1)), [.send(1, PusherFrames.subscriptionSucceeded("presence-a", members: [("anna", ["name": "A"])]))]
+        )
+        expectEqual(server.received(1, PusherFrames.subscribe("presence-b")).map(\.summary), ["error 4009"])
         // Data of the channel takes precedence.
         server.signIn(2, as: "bert")
-        #expect(
-            server.subscribe(2, "presence-a", user: "other").first
-                == .send(1, PusherFrames.memberAdded("presence-a", id: "other", info: nil)))
+        expectEqual(
+            server.subscribe(2, "presence-a", user: "other").first, .send(1, PusherFrames.memberAdded("presence-a", id: "other", info: nil))
+        )
     }
 
     // MARK: Watchlists
@@ -137,23 +137,24 @@ private typealias Command = ServerCommand
         var server = self.server(5)
         server.signIn(2, as: "bert")
         let watch = #","watchlist":["bert","carl","bert","anna"]"#
-        #expect(server.signIn(1, as: "anna", watch).dropFirst() == [self.watchlist(1, online: ["bert", "anna"], offline: ["carl"])])
-        #expect(server.signIn(3, as: "carl").dropFirst() == [self.watchlist(1, online: ["carl"])])
-        #expect(server.machine.users.count == 3)
+        expectEqual(server.signIn(1, as: "anna", watch).dropFirst(), [self.watchlist(1, online: ["bert", "anna"], offline: ["carl"])])
+        expectEqual(server.signIn(3, as: "carl").dropFirst(), [self.watchlist(1, online: ["carl"])])
+        expectEqual(server.machine.users.count, 3)
         // A second connection changes nothing.
-        #expect(server.signIn(4, as: "carl").count == 1 && server.closed(3).isEmpty)
-        #expect(server.closed(4) == [self.watchlist(1, offline: ["carl"])])
-        #expect(server.signIn(5, as: "carl").dropFirst() == [self.watchlist(1, online: ["carl"])])
-        #expect(server.closed(2) == [self.watchlist(1, offline: ["bert"])])
+        expect(server.signIn(4, as: "carl").count == 1 && server.closed(3).isEmpty)
+        expectEqual(server.closed(4), [self.watchlist(1, offline: ["carl"])])
+        expectEqual(server.signIn(5, as: "carl").dropFirst(), [self.watchlist(1, online: ["carl"])])
+        expectEqual(server.closed(2), [self.watchlist(1, offline: ["bert"])])
         // After the watcher has ended, nothing remains.
-        #expect(server.closed(1).isEmpty && server.closed(5).isEmpty && server.machine.users.isEmpty)
+        expect(server.closed(1).isEmpty && server.closed(5).isEmpty && server.machine.users.isEmpty)
     }
 
     @Test func `watchers are notified when a user signs in`() {
         var server = self.server(3)
         for number in 1...2 { server.signIn(number, as: "watcher\(number)", #","watchlist":["anna"]"#) }
-        #expect(
-            server.signIn(3, as: "anna") == [
+        expectEqual(
+            server.signIn(3, as: "anna"),
+            [
                 .send(3, PusherFrames.signInSucceeded(userData: #"{"id":"anna"}"#)), self.watchlist(1, online: ["anna"]),
                 self.watchlist(2, online: ["anna"]),
             ])
@@ -167,10 +168,10 @@ private typealias Command = ServerCommand
         {
             var server = self.server(2) { $0.profile.watchlistEvents = form }
             server.signIn(2, as: "b")
-            #expect(server.signIn(1, as: "a", #","watchlist":["b","c","d"]"#).dropFirst() == frames.map { .send(1, $0) }[...])
+            expectEqual(server.signIn(1, as: "a", #","watchlist":["b","c","d"]"#).dropFirst(), frames.map { .send(1, $0) }[...])
             server.closed(1)
             server.closed(2)
-            #expect(server.machine.users.isEmpty)
+            expect(server.machine.users.isEmpty)
         }
     }
 
@@ -181,20 +182,20 @@ private typealias Command = ServerCommand
             // A repeated user counts once.
             let list = ([ids[0]] + ids).map { #""\#($0)""# }.joined(separator: ",")
             let commands = server.signIn(1, as: "a", #","watchlist":[\#(list)]"#).dropFirst()
-            #expect(commands.map(\.summary) == (count > 100 ? ["error 4302"] : []) + ["watchlist_events"])
-            #expect(commands.last == self.watchlist(1, offline: Array(ids.prefix(100))))
-            #expect(server.logged.count == (count > 100 ? 1 : 0))
+            expectEqual(commands.map(\.summary), (count > 100 ? ["error 4302"] : []) + ["watchlist_events"])
+            expectEqual(commands.last, self.watchlist(1, offline: Array(ids.prefix(100))))
+            expectEqual(server.logged.count, (count > 100 ? 1 : 0))
         }
     }
 
     @Test func `signing in again replaces the watchlist`() {
         var server = self.server(2)
         server.signIn(1, as: "a", #","watchlist":["b","c"]"#)
-        #expect(server.signIn(1, as: "a", #","watchlist":["c","d"]"#).dropFirst() == [self.watchlist(1, offline: ["c", "d"])])
-        #expect(server.signIn(2, as: "b").count == 1)
+        expectEqual(server.signIn(1, as: "a", #","watchlist":["c","d"]"#).dropFirst(), [self.watchlist(1, offline: ["c", "d"])])
+        expectEqual(server.signIn(2, as: "b").count, 1)
         server.closed(1)
         server.closed(2)
-        #expect(server.machine.users.isEmpty)
+        expect(server.machine.users.isEmpty)
     }
 
     // MARK: Ending connections
@@ -206,8 +207,8 @@ private typealias Command = ServerCommand
         let expected: [Command] = [3, 1].flatMap { number in
             [.send(number, PusherFrames.error(4009, message)), .close(number, CloseCode(rawValue: 4009), message)]
         }
-        #expect(server.step { $0.terminateConnections(ofUser: "anna", &$2) } == expected)
-        for name in ["carl", ""] { #expect(server.step { $0.terminateConnections(ofUser: name, &$2) }.isEmpty) }
+        expectEqual(server.step { $0.terminateConnections(ofUser: "anna", &$2) }, expected)
+        for name in ["carl", ""] { expect(server.step { $0.terminateConnections(ofUser: name, &$2) }.isEmpty) }
     }
 
     enum Authorization: CaseIterable {
@@ -228,12 +229,12 @@ private typealias Command = ServerCommand
         case .signIn: server.signIn(1, as: "x")
         }
         let isAuthorized = [.privateChannel, .presenceChannel, .signIn].contains(authorization)
-        #expect(server.advance(by: .seconds(1)).map(\.summary) == (isAuthorized ? [] : ["error 4009", "close 4009"]))
+        expectEqual(server.advance(by: .seconds(1)).map(\.summary), (isAuthorized ? [] : ["error 4009", "close 4009"]))
     }
 
     @Test func `the time for the authorization ends with the connection`() {
         var server = self.server(1) { $0.authorizationTimeout = .seconds(10) }
         server.closed(1)
-        #expect(server.machine.nextDeadline == nil)
+        expectNil(server.machine.nextDeadline)
     }
 }

@@ -2,6 +2,7 @@ import PusherWire
 import RealtimeCoding
 import RealtimeCore
 import RealtimeSystem
+import TestSupport
 import Testing
 
 @testable import PusherServer
@@ -127,13 +128,13 @@ import Testing
         let request = try SubscriptionRequest(try JSONValue(parsing: row.request))
         do throws(SubscriptionRequest.Rejection) {
             let attempt = try request.validated(for: client, app)
-            #expect(row.rejection == nil)
-            #expect(attempt.channel == ByteString(request.channel) && attempt.connection == client.connection)
-            #expect(attempt.user?.id == row.user && (attempt.filter != nil) == row.hasFilter)
-            #expect((attempt.existing == nil) == (client.existing == nil))
+            expectNil(row.rejection)
+            expect(attempt.channel == ByteString(request.channel) && attempt.connection == client.connection)
+            expect(attempt.user?.id == row.user && (attempt.filter != nil) == row.hasFilter)
+            expectEqual((attempt.existing == nil), (client.existing == nil))
         } catch {
-            #expect(error.message == row.rejection?.message && error.code == row.rejection?.code)
-            #expect(error.limit == row.limit)
+            expect(error.message == row.rejection?.message && error.code == row.rejection?.code)
+            expectEqual(error.limit, row.limit)
         }
     }
 
@@ -144,7 +145,7 @@ import Testing
         let rejection = #expect(throws: SubscriptionRequest.Rejection.self) {
             try request.validated(for: Client(connection: ConnectionID(rawValue: 1), socketID: "1.2"), app)
         }
-        #expect(rejection?.quotation == "Invalid signature: Expected HMAC SHA256 hex digest of 1.2:private-a, but got wrong")
+        expectEqual(rejection?.quotation, "Invalid signature: Expected HMAC SHA256 hex digest of 1.2:private-a, but got wrong")
     }
 
     @Test func `a request without a channel is an invalid frame`() {

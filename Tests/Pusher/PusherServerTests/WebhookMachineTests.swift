@@ -87,25 +87,25 @@ import Testing
         harness.subscribe("1.2", "a")
         harness.unsubscribe("1.1", "a")
         harness.advance(by: .seconds(10))
-        #expect(harness.takeEvents() == ["channel_occupied a"])
+        expectEqual(harness.takeEvents(), ["channel_occupied a"])
         harness.unsubscribe("1.2", "a")
         harness.advance(by: .milliseconds(2_999))
-        #expect(harness.takeEvents() == [])
+        expectEqual(harness.takeEvents(), [])
         harness.advance(by: .milliseconds(1))
-        #expect(harness.takeEvents() == ["channel_vacated a"])
+        expectEqual(harness.takeEvents(), ["channel_vacated a"])
         harness.subscribe("1.3", "a")
-        #expect(harness.takeEvents() == ["channel_occupied a"])
+        expectEqual(harness.takeEvents(), ["channel_occupied a"])
     }
 
     @Test func `a subscriber who returns in time is not reported`() {
         var harness = Harness()
         harness.subscribe("1.1", "presence-a", user: "anna")
-        #expect(harness.takeEvents() == ["channel_occupied presence-a", "member_added presence-a anna"])
+        expectEqual(harness.takeEvents(), ["channel_occupied presence-a", "member_added presence-a anna"])
         harness.unsubscribe("1.1", "presence-a")
         harness.advance(by: .seconds(2))
         harness.subscribe("1.2", "presence-a", user: "anna")
         harness.advance(by: .seconds(10))
-        #expect(harness.takeEvents() == [] && harness.nextDeadline == nil)
+        expect(harness.takeEvents() == [] && harness.nextDeadline == nil)
     }
 
     @Test func `a member is reported with the first and the last connection, beside others`() {
@@ -115,19 +115,19 @@ import Testing
         harness.subscribe("1.3", "presence-a", user: "anna")
         harness.unsubscribe("1.1", "presence-a")
         harness.advance(by: .seconds(5))
-        #expect(
-            harness.takeEvents() == ["channel_occupied presence-a", "member_added presence-a anna", "member_added presence-a bert"])
+        expectEqual(
+            harness.takeEvents(), ["channel_occupied presence-a", "member_added presence-a anna", "member_added presence-a bert"])
         harness.unsubscribe("1.3", "presence-a")
         harness.advance(by: .seconds(1))
         harness.unsubscribe("1.2", "presence-a")
         // Another user returns to the channel, which isn't vacated.
         harness.subscribe("1.4", "presence-a", user: "cleo")
         harness.advance(by: .seconds(5))
-        #expect(
-            harness.takeEvents() == ["member_added presence-a cleo", "member_removed presence-a anna", "member_removed presence-a bert"])
+        expectEqual(
+            harness.takeEvents(), ["member_added presence-a cleo", "member_removed presence-a anna", "member_removed presence-a bert"])
         harness.unsubscribe("1.4", "presence-a")
         harness.advance(by: .seconds(5))
-        #expect(harness.takeEvents() == ["member_removed presence-a cleo", "channel_vacated presence-a"])
+        expectEqual(harness.takeEvents(), ["member_removed presence-a cleo", "channel_vacated presence-a"])
     }
 
     @Test func `a client event is reported with the user of a presence channel`() {
@@ -136,20 +136,20 @@ import Testing
         harness.subscribe("1.1", "private-a")
         harness.occurred(.clientEvent(socketID: "1.1", channel: "presence-a", name: "client-b", data: "1"))
         harness.occurred(.clientEvent(socketID: "1.1", channel: "private-a", name: "client-b", data: "1"))
-        #expect(harness.takeEvents().suffix(2) == ["client_event presence-a anna", "client_event private-a"])
+        expectEqual(harness.takeEvents().suffix(2), ["client_event presence-a anna", "client_event private-a"])
     }
 
     @Test func `a missing event of a cache channel is reported once, until there was one or the channel was empty`() {
         var harness = Harness()
         for number in 1...5 { harness.occurred(.cacheMiss(socketID: "1.\(number)", channel: "cache-a")) }
         harness.occurred(.cacheMiss(socketID: "1.1", channel: "cache-b"))
-        #expect(harness.takeEvents() == ["cache_miss cache-a", "cache_miss cache-b"])
+        expectEqual(harness.takeEvents(), ["cache_miss cache-a", "cache_miss cache-b"])
         harness.occurred(.published(channel: "cache-a", name: "a", subscribers: 1))
         harness.occurred(.cacheMiss(socketID: "1.1", channel: "cache-a"))
         harness.occurred(.cacheMiss(socketID: "1.1", channel: "cache-b"))
-        #expect(harness.takeEvents() == ["cache_miss cache-a"])
+        expectEqual(harness.takeEvents(), ["cache_miss cache-a"])
         harness.occurred(.subscriptionCount(channel: "a", count: 2))
-        #expect(harness.takeEvents() == ["subscription_count a"])
+        expectEqual(harness.takeEvents(), ["subscription_count a"])
     }
 
     @Test func `other events of the server are not reported`() {
@@ -164,7 +164,7 @@ import Testing
         harness.occurred(.error(socketID: nil, code: 1, message: "no"))
         harness.occurred(.unsubscribed(socketID: "1.1", channel: "never"))
         harness.occurred(.disconnected(socketID: "1.1", .requested))
-        #expect(harness.takeEvents() == [] && harness.nextDeadline == nil)
+        expect(harness.takeEvents() == [] && harness.nextDeadline == nil)
     }
 
     // MARK: Requests
@@ -172,14 +172,14 @@ import Testing
     @Test func `a request has one event, and the next one waits for its end`() {
         var harness = Harness()
         for channel in ["a", "b", "c"] { harness.subscribe("1.1", channel) }
-        #expect(harness.takeSent() == [Sent(host: "app", events: ["channel_occupied a"], time: 1_000_000)])
+        expectEqual(harness.takeSent(), [Sent(host: "app", events: ["channel_occupied a"], time: 1_000_000)])
         harness.advance(by: .milliseconds(5))
         harness.finish()
-        #expect(harness.takeSent() == [Sent(host: "app", events: ["channel_occupied b"], time: 1_000_000)])
+        expectEqual(harness.takeSent(), [Sent(host: "app", events: ["channel_occupied b"], time: 1_000_000)])
         harness.finish()
-        #expect(harness.takeSent().map(\.events) == [["channel_occupied c"]])
+        expectEqual(harness.takeSent().map(\.events), [["channel_occupied c"]])
         harness.finish()
-        #expect(harness.takeSent().isEmpty && harness.running.isEmpty)
+        expect(harness.takeSent().isEmpty && harness.running.isEmpty)
     }
 
     @Test func `a batch has all events that wait, and the time of the last one`() {
@@ -189,8 +189,9 @@ import Testing
         harness.advance(by: .milliseconds(5))
         harness.subscribe("1.1", "c")
         harness.finish()
-        #expect(
-            harness.takeSent() == [
+        expectEqual(
+            harness.takeSent(),
+            [
                 Sent(host: "app", events: ["channel_occupied a"], time: 1_000_000),
                 Sent(host: "app", events: ["channel_occupied b", "channel_occupied c"], time: 1_000_005),
             ])
@@ -201,17 +202,17 @@ import Testing
         for number in 0..<250 { harness.subscribe("1.1", "c\(number)") }
         harness.finishAll()
         let sent = harness.takeSent()
-        #expect(sent.map(\.events.count) == [1, 100, 100, 49])
-        #expect(sent.flatMap(\.events) == (0..<250).map { "channel_occupied c\($0)" })
+        expectEqual(sent.map(\.events.count), [1, 100, 100, 49])
+        expectEqual(sent.flatMap(\.events), (0..<250).map { "channel_occupied c\($0)" })
     }
 
     @Test func `each endpoint receives all events, at its own pace`() {
         var harness = Harness(hosts: ["one", "two"])
         harness.subscribe("1.1", "a")
         harness.subscribe("1.1", "b")
-        #expect(harness.takeSent().map(\.host) == ["one", "two"])
+        expectEqual(harness.takeSent().map(\.host), ["one", "two"])
         harness.finish()
-        #expect(harness.takeSent() == [Sent(host: "one", events: ["channel_occupied b"], time: 1_000_000)])
+        expectEqual(harness.takeSent(), [Sent(host: "one", events: ["channel_occupied b"], time: 1_000_000)])
     }
 
     @Test func `a request that is not accepted is repeated with growing delays for five minutes`() {
@@ -220,15 +221,15 @@ import Testing
         var times: [Int64] = []
         for _ in 0..<400 {
             for sent in harness.takeSent() {
-                #expect(sent == Sent(host: "app", events: ["channel_occupied a"], time: 1_000_000))
+                expectEqual(sent, Sent(host: "app", events: ["channel_occupied a"], time: 1_000_000))
                 times.append(harness.now.nanoseconds / 1_000_000_000)
                 harness.finish(accepted: false)
             }
             harness.advance(by: .seconds(1))
         }
-        #expect(times == [0, 1, 3, 7, 15, 31, 63, 123, 183, 243])
-        #expect(harness.nextDeadline == nil)
-        #expect(harness.logged.count == 10 && harness.logged.last == "A webhook was not accepted after 10 requests: no")
+        expectEqual(times, [0, 1, 3, 7, 15, 31, 63, 123, 183, 243])
+        expectNil(harness.nextDeadline)
+        expect(harness.logged.count == 10 && harness.logged.last == "A webhook was not accepted after 10 requests: no")
     }
 
     @Test func `a repeated request that is accepted is not sent again`() {
@@ -238,7 +239,7 @@ import Testing
         harness.advance(by: .seconds(1))
         harness.finish()
         harness.advance(by: .seconds(1_000))
-        #expect(harness.takeSent().count == 2 && harness.nextDeadline == nil)
+        expect(harness.takeSent().count == 2 && harness.nextDeadline == nil)
     }
 
     @Test func `a request that is repeated delays no others`() {
@@ -247,14 +248,14 @@ import Testing
         harness.subscribe("1.1", "b")
         harness.subscribe("1.1", "c")
         harness.finish(accepted: false)
-        #expect(harness.takeSent().map(\.events) == [["channel_occupied a"], ["channel_occupied b"]])
+        expectEqual(harness.takeSent().map(\.events), [["channel_occupied a"], ["channel_occupied b"]])
         // While a request runs, the repetition waits, and then precedes the events.
         harness.advance(by: .seconds(5))
-        #expect(harness.takeSent().isEmpty && harness.nextDeadline == nil)
+        expect(harness.takeSent().isEmpty && harness.nextDeadline == nil)
         harness.finish()
-        #expect(harness.takeSent().map(\.events) == [["channel_occupied a"]])
+        expectEqual(harness.takeSent().map(\.events), [["channel_occupied a"]])
         harness.finish()
-        #expect(harness.takeSent().map(\.events) == [["channel_occupied c"]])
+        expectEqual(harness.takeSent().map(\.events), [["channel_occupied c"]])
     }
 
     @Test func `after several requests that are not accepted, other requests wait as well`() {
@@ -268,48 +269,48 @@ import Testing
             }
             harness.advance(by: .seconds(1))
         }
-        #expect(times == [0, 0, 0, 0, 0, 1, 3, 7, 15, 31])
+        expectEqual(times, [0, 0, 0, 0, 0, 1, 3, 7, 15, 31])
         // An accepted request ends the wait.
         harness.advance(by: .seconds(60))
-        #expect(harness.running.count == 1)
+        expectEqual(harness.running.count, 1)
         harness.finish()
-        #expect(harness.running.count == 1)
+        expectEqual(harness.running.count, 1)
         harness.finish()
         harness.finish(accepted: false)
-        #expect(harness.running.count == 1)
+        expectEqual(harness.running.count, 1)
         harness.finishAll()
         harness.advance(by: .seconds(1_000))
         harness.finishAll()
-        #expect(harness.nextDeadline == nil)
+        expectNil(harness.nextDeadline)
     }
 
     @Test func `events above the limit are dropped with one warning`() {
         var harness = Harness(limit: 2)
         for channel in ["a", "b", "c", "d", "e"] { harness.subscribe("1.1", channel) }
-        #expect(harness.takeEvents() == ["channel_occupied a", "channel_occupied b", "channel_occupied c"])
-        #expect(harness.logged == ["Webhooks for http://app/hook are dropped: more than 2 wait."])
+        expectEqual(harness.takeEvents(), ["channel_occupied a", "channel_occupied b", "channel_occupied c"])
+        expectEqual(harness.logged, ["Webhooks for http://app/hook are dropped: more than 2 wait."])
     }
 
     @Test func `requests above the limit of events are not repeated`() {
         var harness = Harness(batches: true, limit: 4)
         for channel in ["a", "b", "c", "d", "e"] { harness.subscribe("1.1", channel) }
         // The batch of the others waits for the first request.
-        #expect(harness.takeSent().map(\.events.count) == [1])
+        expectEqual(harness.takeSent().map(\.events.count), [1])
         harness.finish(accepted: false)
-        #expect(harness.takeSent().map(\.events.count) == [4])
+        expectEqual(harness.takeSent().map(\.events.count), [4])
         // One event waits to be repeated, and four more don't fit.
         harness.finish(accepted: false)
         harness.advance(by: .seconds(1))
-        #expect(harness.takeSent().map(\.events) == [["channel_occupied a"]])
+        expectEqual(harness.takeSent().map(\.events), [["channel_occupied a"]])
         harness.finish()
         harness.advance(by: .seconds(1_000))
-        #expect(harness.takeSent().isEmpty && harness.nextDeadline == nil)
+        expect(harness.takeSent().isEmpty && harness.nextDeadline == nil)
         // What was repeated no longer counts.
         for channel in ["g", "h", "i", "j"] { harness.subscribe("1.1", channel) }
         harness.finish(accepted: false)
         harness.finish(accepted: false)
         harness.advance(by: .seconds(1))
-        #expect(harness.takeSent().map(\.events.count) == [1, 3, 1])
+        expectEqual(harness.takeSent().map(\.events.count), [1, 3, 1])
     }
 
     @Test func `a server that is released cancels requests and forgets the others`() {
@@ -318,8 +319,8 @@ import Testing
         harness.subscribe("1.1", "b")
         harness.unsubscribe("1.1", "b")
         harness.stop()
-        #expect(harness.cancelled == [1] && harness.nextDeadline == nil)
+        expect(harness.cancelled == [1] && harness.nextDeadline == nil)
         harness.finish(accepted: false)
-        #expect(harness.takeSent().count == 1 && harness.nextDeadline == nil)
+        expect(harness.takeSent().count == 1 && harness.nextDeadline == nil)
     }
 }

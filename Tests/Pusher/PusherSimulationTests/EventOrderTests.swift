@@ -1,4 +1,5 @@
 import RealtimeCore
+import TestSupport
 import Testing
 
 /// Which events may be missing.
@@ -26,30 +27,30 @@ import Testing
     }
 
     @Test func `each event arrives once and in order`() {
-        #expect(self.arrivals(.event(1, 3), .event(2, 4), .event(3, 4), .event(4, 2)) == [.inOrder, .inOrder, .repeated, .repeated])
+        expectEqual(self.arrivals(.event(1, 3), .event(2, 4), .event(3, 4), .event(4, 2)), [.inOrder, .inOrder, .repeated, .repeated])
     }
 
     @Test func `events are missing without notice unless a gap precedes the next one`() {
-        #expect(self.arrivals(.event(1, 1), .event(2, 3)) == [.inOrder, .missing])
-        #expect(self.arrivals(.event(1, 1), .gap(2, published: 2), .event(3, 3)) == [.inOrder, .inOrder])
+        expectEqual(self.arrivals(.event(1, 1), .event(2, 3)), [.inOrder, .missing])
+        expectEqual(self.arrivals(.event(1, 1), .gap(2, published: 2), .event(3, 3)), [.inOrder, .inOrder])
     }
 
     @Test func `a gap is also the notice of events that are missing between and after those that have waited for it`() {
-        #expect(
-            self.arrivals(.event(1, 1), .gap(2, published: 6), .event(2, 3), .event(2, 5), .event(3, 7))
-                == [.inOrder, .inOrder, .inOrder, .inOrder])
+        expectEqual(
+            self.arrivals(.event(1, 1), .gap(2, published: 6), .event(2, 3), .event(2, 5), .event(3, 7)),
+            [.inOrder, .inOrder, .inOrder, .inOrder])
     }
 
     @Test func `events that are missing later need another gap`() {
         // An event has arrived since.
-        #expect(
-            self.arrivals(.event(1, 1), .gap(2, published: 4), .event(3, 3), .event(4, 5)) == [.inOrder, .inOrder, .missing])
+        expectEqual(
+            self.arrivals(.event(1, 1), .gap(2, published: 4), .event(3, 3), .event(4, 5)), [.inOrder, .inOrder, .missing])
         // They were published after it.
-        #expect(self.arrivals(.event(1, 1), .gap(2, published: 2), .event(2, 3), .event(3, 5)) == [.inOrder, .inOrder, .missing])
-        #expect(self.arrivals(.event(1, 1), .gap(2, published: 2), .event(3, 4)) == [.inOrder, .missing])
+        expectEqual(self.arrivals(.event(1, 1), .gap(2, published: 2), .event(2, 3), .event(3, 5)), [.inOrder, .inOrder, .missing])
+        expectEqual(self.arrivals(.event(1, 1), .gap(2, published: 2), .event(3, 4)), [.inOrder, .missing])
     }
 
     @Test func `a new consumer begins with any event`() {
-        #expect(self.arrivals(.event(1, 1), .consumer, .event(2, 5), .event(3, 7)) == [.inOrder, .inOrder, .missing])
+        expectEqual(self.arrivals(.event(1, 1), .consumer, .event(2, 5), .event(3, 7)), [.inOrder, .inOrder, .missing])
     }
 }

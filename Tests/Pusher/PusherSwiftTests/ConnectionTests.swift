@@ -41,11 +41,11 @@ import Network
         pusher.connect()
         await settle()
         for _ in 0..<6 { await self.advance(memory, (gate.delays.all.last ?? 0) + 1e-6) }
-        #expect(gate.delays.all == [0, 1, 4, 9, 16, 20, 20])
-        #expect(pusher.connection.connectionState == .reconnecting && pusher.connection.reconnectAttempts == 7)
+        expectEqual(gate.delays.all, [0, 1, 4, 9, 16, 20, 20])
+        expect(pusher.connection.connectionState == .reconnecting && pusher.connection.reconnectAttempts == 7)
         memory.network.condition = .up
         await self.advance(memory, 20.1)
-        #expect(pusher.connection.connectionState == .connected && pusher.connection.reconnectAttempts == 0)
+        expect(pusher.connection.connectionState == .connected && pusher.connection.reconnectAttempts == 0)
     }
 
     @Test func `attempts end at the maximum, and connect starts over`() async throws {
@@ -60,19 +60,20 @@ import Network
         await settle()
         await self.advance(memory, 0.001)
         await self.advance(memory, 1.001)
-        #expect(pusher.connection.connectionState == .disconnected)
-        #expect(delegate.logs.all.contains("[PUSHER DEBUG] Max reconnect attempts reached"))
-        #expect(
-            delegate.logs.all.filter { $0.hasPrefix("[PUSHER DEBUG] Attempting") } == [
+        expectEqual(pusher.connection.connectionState, .disconnected)
+        expect(delegate.logs.all.contains("[PUSHER DEBUG] Max reconnect attempts reached"))
+        expectEqual(
+            delegate.logs.all.filter { $0.hasPrefix("[PUSHER DEBUG] Attempting") },
+            [
                 "[PUSHER DEBUG] Attempting to reconnect after waiting 0.0 seconds (attempt 1 of 2)",
                 "[PUSHER DEBUG] Attempting to reconnect after waiting 1.0 seconds (attempt 2 of 2)",
             ])
         await self.advance(memory, 1000)
-        #expect(pusher.connection.connectionState == .disconnected)
+        expectEqual(pusher.connection.connectionState, .disconnected)
         memory.network.condition = .up
         pusher.connect()
         await settle()
-        #expect(pusher.connection.connectionState == .connected)
+        expectEqual(pusher.connection.connectionState, .connected)
     }
 
     @Test func `the delegate can refuse a reconnect`() async throws {
@@ -85,9 +86,9 @@ import Network
         memory.network.cut()
         await settle()
         await self.advance(memory, 0.001)
-        #expect(gate.delays.all == [0, 1] && pusher.connection.connectionState == .disconnected)
+        expect(gate.delays.all == [0, 1] && pusher.connection.connectionState == .disconnected)
         await self.advance(memory, 100)
-        #expect(pusher.connection.connectionState == .disconnected)
+        expectEqual(pusher.connection.connectionState, .disconnected)
     }
 
     @Test func `after a server over capacity, the delegate hears of the delay of a second that the protocol requires`() async throws {
@@ -98,19 +99,19 @@ import Network
         await settle()
         memory.server.close(try #require(pusher.connection.socketId), CloseCode(rawValue: 4100))
         await settle()
-        #expect(gate.delays.all == [1] && pusher.connection.connectionState == .reconnecting)
+        expect(gate.delays.all == [1] && pusher.connection.connectionState == .reconnecting)
         await self.advance(memory, 0.9)
-        #expect(pusher.connection.connectionState == .reconnecting)
+        expectEqual(pusher.connection.connectionState, .reconnecting)
         pusher.delegate = logs
         await self.advance(memory, 0.2)
-        #expect(pusher.connection.connectionState == .connected)
+        expectEqual(pusher.connection.connectionState, .connected)
         memory.server.close(try #require(pusher.connection.socketId), CloseCode(rawValue: 4100))
         await settle()
-        #expect(logs.logs.all.last == "[PUSHER DEBUG] Attempting to reconnect after waiting 1.0 seconds (attempt 1)")
+        expectEqual(logs.logs.all.last, "[PUSHER DEBUG] Attempting to reconnect after waiting 1.0 seconds (attempt 1)")
         // A longer one stays.
         var losses = LossHistory()
         losses.close = (4199, nil)
-        #expect(losses.delay(attempts: 3, maximum: nil) == 9 && losses.delay(attempts: 3, maximum: 0.5) == 1)
+        expect(losses.delay(attempts: 3, maximum: nil) == 9 && losses.delay(attempts: 3, maximum: 0.5) == 1)
     }
 
     /// Connects whenever the client is disconnected.
@@ -138,8 +139,8 @@ import Network
         delegate.pusher = pusher
         memory.network.cut()
         await settle()
-        #expect(delegate.calls.all == ["disconnected", "reconnecting", "connecting", "connected"])
-        #expect(pusher.connection.reconnectAttempts == 0 && pusher.connection.connectionState == .connected)
+        expectEqual(delegate.calls.all, ["disconnected", "reconnecting", "connecting", "connected"])
+        expect(pusher.connection.reconnectAttempts == 0 && pusher.connection.connectionState == .connected)
     }
 
     /// Connects or disconnects when it is asked about a reconnect.
@@ -166,9 +167,9 @@ import Network
             pusher.delegate = delegate
             memory.network.cut()
             await settle()
-            #expect(
-                delegate.states.all == (disconnects ? ["disconnected"] : ["disconnected", "reconnecting", "connecting", "connected"]))
-            #expect(pusher.connection.reconnectAttempts == 0)
+            expectEqual(
+                delegate.states.all, (disconnects ? ["disconnected"] : ["disconnected", "reconnecting", "connecting", "connected"]))
+            expectEqual(pusher.connection.reconnectAttempts, 0)
         }
     }
 
@@ -183,11 +184,11 @@ import Network
             await settle()
             await self.advance(memory, (gate.delays.all.last ?? 0) + 0.001)
         }
-        #expect(gate.delays.all == [0, 0, 0, 1, 4, 9] && pusher.connection.connectionState == .connected)
+        expect(gate.delays.all == [0, 0, 0, 1, 4, 9] && pusher.connection.connectionState == .connected)
         await self.advance(memory, 31)
         memory.network.cut()
         await settle()
-        #expect(gate.delays.all.last == 0)
+        expectEqual(gate.delays.all.last, 0)
     }
 
     @Test func `channels are subscribed again after a loss, and members aren't repeated`() async throws {
@@ -203,16 +204,16 @@ import Network
         prices.bind(eventName: "price") { data.record($0.data) }
         pusher.connect()
         await settle()
-        #expect(room.members.map(\.userId) == ["anna"] && prices.subscribed)
+        expect(room.members.map(\.userId) == ["anna"] && prices.subscribed)
         memory.network.cut()
         await settle()
-        #expect(!prices.subscribed && pusher.connection.connectionState == .reconnecting)
+        expect(!prices.subscribed && pusher.connection.connectionState == .reconnecting)
         await self.advance(memory, 0.001)
-        #expect(room.members.map(\.userId) == ["anna"] && prices.subscribed)
-        #expect(delegate.calls.all.filter { $0 == "subscribed prices" }.count == 2)
+        expect(room.members.map(\.userId) == ["anna"] && prices.subscribed)
+        expectEqual(delegate.calls.all.filter { $0 == "subscribed prices" }.count, 2)
         memory.server.publish("price", to: "prices", data: "1")
         await settle()
-        #expect(data.all == ["1"])
+        expectEqual(data.all, ["1"])
     }
 
     @Test func `a dead connection is noticed with pings, and its socket is closed first`() async throws {
@@ -223,15 +224,15 @@ import Network
         pusher.connect()
         await settle()
         await self.advance(memory, 20)
-        #expect(
+        expect(
             delegate.logs.all.contains("[PUSHER DEBUG] Ping sent") && delegate.logs.all.contains("[PUSHER DEBUG] Websocket received pong"))
         memory.network.condition = .silent
         await self.advance(memory, 20)
         await self.advance(memory, 5)
-        #expect(pusher.connection.connectionState == .reconnecting)
+        expectEqual(pusher.connection.connectionState, .reconnecting)
         memory.network.condition = .up
         await self.advance(memory, 30)
-        #expect(pusher.connection.connectionState == .connected && memory.server.socketIDs.count >= 1)
+        expect(pusher.connection.connectionState == .connected && memory.server.socketIDs.count >= 1)
     }
 
     @Test func `a server that requires TLS is contacted with TLS`() async throws {
@@ -240,7 +241,7 @@ import Network
         memory.server.faults.rejectionCode = CloseCode(rawValue: 4000)
         pusher.connect()
         await settle()
-        #expect(pusher.connection.socket.url.absoluteString.hasPrefix("wss://\(memory.address.host)/app/key?"))
+        expect(pusher.connection.socket.url.absoluteString.hasPrefix("wss://\(memory.address.host)/app/key?"))
         pusher.disconnect()
         await settle()
     }
@@ -257,7 +258,7 @@ import Network
         memory.network.cut()
         await settle()
         for _ in 0..<3 { await self.advance(memory, 5.001) }
-        #expect(gate.delays.all == [5, 5, 5, 5])
+        expectEqual(gate.delays.all, [5, 5, 5, 5])
     }
 
     @Test(arguments: [true, false]) func `a loss without a reconnect is logged once and is one error`(reconnects: Bool) async throws {
@@ -273,8 +274,8 @@ import Network
         await settle()
         memory.server.close(try #require(pusher.connection.socketId), .goingAway)
         await settle()
-        #expect(pusher.connection.connectionState == .disconnected && pusher.connection.phase == .disconnected)
-        #expect(delegate.logs.all.count { $0.contains("Websocket is disconnected") } == 1 && errors.all.count == 1)
+        expect(pusher.connection.connectionState == .disconnected && pusher.connection.phase == .disconnected)
+        expect(delegate.logs.all.count { $0.contains("Websocket is disconnected") } == 1 && errors.all.count == 1)
     }
 
     @Test func `the close code of a loss isn't logged for a later attempt that times out`() async throws {
@@ -289,11 +290,11 @@ import Network
         socket.answersConnect = false
         // The client changes to TLS, without a decision about a reconnect.
         socket.close(.privateCode(4000))
-        #expect(delegate.logs.all.count { $0.contains("Close code: 4000") } == 1 && socket.connects.all.count == 2)
+        expect(delegate.logs.all.count { $0.contains("Close code: 4000") } == 1 && socket.connects.all.count == 2)
         clock.advance(by: .seconds(15))
         await settle()
-        #expect(delegate.states.last == "state disconnected → reconnecting")
-        #expect(delegate.logs.all.count { $0.contains("Close code: 4000") } == 1)
+        expectEqual(delegate.states.last, "state disconnected → reconnecting")
+        expectEqual(delegate.logs.all.count { $0.contains("Close code: 4000") }, 1)
     }
 
     @Test func `the reason why a connection is impossible is logged`() async throws {
@@ -306,9 +307,9 @@ import Network
             pusher.delegate = delegate
             for _ in 1...2 {
                 pusher.connect()
-                #expect(delegate.logs.take() == ["[PUSHER ERROR] Unable to connect: Invalid configuration: \(reason)"])
+                expectEqual(delegate.logs.take(), ["[PUSHER ERROR] Unable to connect: Invalid configuration: \(reason)"])
             }
-            #expect(pusher.connection.connectionState == .disconnected && pusher.connection.phase == .failed)
+            expect(pusher.connection.connectionState == .disconnected && pusher.connection.phase == .failed)
         }
     }
 
@@ -318,7 +319,7 @@ import Network
         options.connectAutomatically = true
         let pusher = memory.pusher(options)
         await settle()
-        #expect(pusher.connection.connectionState == .connected)
+        expectEqual(pusher.connection.connectionState, .connected)
     }
 
     @Test(arguments: [nil, 20.0, 100.0]) func `without a request of the server, the client pings after 60 seconds or its own time`(
@@ -334,13 +335,13 @@ import Network
         pusher.connect()
         socket.receive(#"{"event":"pusher:connection_established","data":"{\"socket_id\":\"1.1\"}"}"#)
         socket.delegate?.webSocketDidConnect(connection: socket)
-        #expect(pusher.connection.connectionState == .connected && pusher.connection.activityTimeoutInterval == own ?? 60)
+        expect(pusher.connection.connectionState == .connected && pusher.connection.activityTimeoutInterval == own ?? 60)
         clock.advance(by: .seconds((own ?? 60) - 1))
         await settle()
-        #expect(socket.sent.all.isEmpty)
+        expect(socket.sent.all.isEmpty)
         clock.advance(by: .seconds(1))
         await settle()
-        #expect(socket.sent.all == [#"{"event":"pusher:ping","data":{}}"#])
+        expectEqual(socket.sent.all, [#"{"event":"pusher:ping","data":{}}"#])
     }
 
     // MARK: The page about the connection
@@ -351,19 +352,19 @@ import Network
         let changes = EventRecorder<String>()
         pusher.connection.bind("state_change") { changes.record("\($0.previous!) → \($0.current!)") }
         pusher.connection.bind("connected") { changes.record("connected \($0.socketID ?? "")") }
-        #expect(pusher.connection.phase == .initialized)
+        expectEqual(pusher.connection.phase, .initialized)
         pusher.connect()
         await settle()
         let id = try #require(pusher.connection.socketId)
-        #expect(changes.take() == ["initialized → connecting", "connecting → connected", "connected \(id)"])
+        expectEqual(changes.take(), ["initialized → connecting", "connecting → connected", "connected \(id)"])
         memory.network.cut()
         await settle()
         await self.advance(memory, 0.001)
-        #expect(
-            changes.take().map { $0.hasPrefix("connected 1") ? "" : $0 }.prefix(2) == ["connected → connecting", "connecting → connected"])
+        expectEqual(
+            changes.take().map { $0.hasPrefix("connected 1") ? "" : $0 }.prefix(2), ["connected → connecting", "connecting → connected"])
         pusher.disconnect()
         await settle()
-        #expect(changes.all.last == "connected → disconnected" && pusher.connection.phase == .disconnected)
+        expect(changes.all.last == "connected → disconnected" && pusher.connection.phase == .disconnected)
     }
 
     @Test func `without a network, the phase is unavailable after 30 seconds, and attempts follow every 10 seconds`() async throws {
@@ -381,16 +382,16 @@ import Network
         memory.network.cut()
         await settle()
         await self.advance(memory, 29)
-        #expect(changes.all == ["connecting", "connected", "connecting"])
+        expectEqual(changes.all, ["connecting", "connected", "connecting"])
         await self.advance(memory, 1)
-        #expect(changes.all.last == "unavailable" && pusher.connection.phase == .unavailable)
+        expect(changes.all.last == "unavailable" && pusher.connection.phase == .unavailable)
         _ = delays.take()
         for _ in 1...6 { await self.advance(memory, 10) }
         let taken = delays.take()
-        #expect(taken.count >= 5 && Set(taken) == [10])
+        expect(taken.count >= 5 && Set(taken) == [10])
         memory.network.condition = .up
         await self.advance(memory, 10)
-        #expect(changes.all == ["connecting", "connected", "connecting", "unavailable", "connected"])
+        expectEqual(changes.all, ["connecting", "connected", "connecting", "unavailable", "connected"])
     }
 
     @Test func `too many connections are an error with the code 4004`() async throws {
@@ -400,11 +401,11 @@ import Network
         pusher.connection.bind("error") { codes.record($0.data?.code) }
         pusher.connect()
         await settle()
-        #expect(codes.all.contains(4004) && pusher.connection.phase == .disconnected)
+        expect(codes.all.contains(4004) && pusher.connection.phase == .disconnected)
         pusher.connection.unbind("error")
         pusher.connect()
         await settle()
-        #expect(codes.all.count(where: { $0 == 4004 }) == 1)
+        expectEqual(codes.all.count(where: { $0 == 4004 }), 1)
         let id = pusher.connection.bind("error") { codes.record($0.data?.code) }
         pusher.connection.unbind(id)
         pusher.connection.bind("disconnected") { _ in codes.record(nil) }
@@ -412,7 +413,7 @@ import Network
         let count = codes.all.count
         pusher.connect()
         await settle()
-        #expect(codes.all.count == count)
+        expectEqual(codes.all.count, count)
     }
 
     @Test func `the fields of the form and the header fields of authorizations are options`() async throws {
@@ -425,7 +426,7 @@ import Network
         let address = try await memory.network.listener(host: "app", port: 80).start(handler)
         let options = memory.options(.noMethod)
         options.authorizationURL = URL(string: "http://\(address.host)/pusher/auth")
-        #expect(options.authEndpoint == "http://app/pusher/auth")
+        expectEqual(options.authEndpoint, "http://app/pusher/auth")
         options.authParameters = ["CSRFToken": "some token"]
         options.authHeaders = ["X-CSRF-Token": "some_csrf_token"]
         let (pusher, delegate) = (memory.pusher(options), RecordingDelegate())
@@ -435,15 +436,15 @@ import Network
         let room = pusher.subscribeToPresenceChannel(channelName: "presence-room")
         await settle()
         try await eventually { room.subscribed }
-        #expect(room.myId == "anna")
-        #expect(attempts.all.first?.parameters["CSRFToken"] == "some token")
-        #expect(attempts.all.first?.request.headers["X-CSRF-Token"] == "some_csrf_token")
+        expectEqual(room.myId, "anna")
+        expectEqual(attempts.all.first?.parameters["CSRFToken"], "some token")
+        expectEqual(attempts.all.first?.request.headers["X-CSRF-Token"], "some_csrf_token")
         pusher.subscribe("private-no")
         await settle()
         try await eventually { delegate.calls.all.contains { $0.hasPrefix("failed private-no 403") } }
         // It isn't repeated until the next connection.
         await self.advance(memory, 100)
-        #expect(attempts.all.count(where: { $0.channel == "private-no" }) == 1)
+        expectEqual(attempts.all.count(where: { $0.channel == "private-no" }), 1)
     }
 
     // MARK: Encrypted channels
@@ -470,11 +471,11 @@ import Network
         memory.server.send(
             #"{"event":"e","channel":"private-encrypted-a","data":"\#(foreign)"}"#, to: pusher.connection.socketId ?? "")
         try await eventually { delegate.calls.all.last == "undecryptable e private-encrypted-a" }
-        #expect(delegate.logs.all.last == "[PUSHER DEBUG] Skipping event that failed to decrypt on channel private-encrypted-a")
+        expectEqual(delegate.logs.all.last, "[PUSHER DEBUG] Skipping event that failed to decrypt on channel private-encrypted-a")
         memory.server.publish("e", to: "private-encrypted-a", data: "2")
         try await eventually { data.all == ["e 1", "e 2"] }
         secrets.trigger(eventName: "client-x", data: "y")
-        #expect(delegate.logs.all.last?.hasPrefix("[PUSHER ERROR] Client events are not supported on encrypted channels:") == true)
+        expectEqual(delegate.logs.all.last?.hasPrefix("[PUSHER ERROR] Client events are not supported on encrypted channels:"), true)
     }
 
     // MARK: Queues
@@ -514,26 +515,26 @@ import Network
                 connection: pusher.connection.socket, string: #"{"event":"e","channel":"a","data":"1"}"#)
             return data.all
         }
-        #expect(received == ["1"])
+        expectEqual(received, ["1"])
         pusher.disconnect()
         await settle()
         try await eventually { pusher.connection.connectionState == .disconnected }
-        #expect(delegate.queues.all.count > 5 && delegate.queues.all.allSatisfy { $0 })
+        expect(delegate.queues.all.count > 5 && delegate.queues.all.allSatisfy { $0 })
     }
 
     @Test func `settings of the connection apply to the next attempt`() async throws {
         let memory = try await InMemory()
         let pusher = memory.pusher()
-        #expect(pusher.connection.activityTimeoutInterval == 60 && pusher.connection.pongResponseTimeoutInterval == 30)
+        expect(pusher.connection.activityTimeoutInterval == 60 && pusher.connection.pongResponseTimeoutInterval == 30)
         pusher.connection.activityTimeoutInterval = 10
         pusher.connection.pongResponseTimeoutInterval = -1
         pusher.connect()
         await settle()
         // What the server requests, because the options have none.
-        #expect(pusher.connection.activityTimeoutInterval == 120)
+        expectEqual(pusher.connection.activityTimeoutInterval, 120)
         memory.network.condition = .silent
         await self.advance(memory, 10.1)
-        #expect(pusher.connection.connectionState != .connected)
+        expect(pusher.connection.connectionState != .connected)
         pusher.disconnect()
         await settle()
     }

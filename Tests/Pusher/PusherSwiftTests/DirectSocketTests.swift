@@ -64,12 +64,12 @@ import Network
         client.connect()
         self.transport.connections[0].succeed()
         self.transport.connections[0].receive([.text(Self.established)])
-        #expect(self.transport.calls.all.filter { $0 != "1 flush" } == ["1 open", "1 \(Self.subscription)"])
-        #expect(client.state.value.current?.isDirect == true)
-        #expect(client.connectionState == .disconnected && client.socketId == nil)
+        expectEqual(self.transport.calls.all.filter { $0 != "1 flush" }, ["1 open", "1 \(Self.subscription)"])
+        expectEqual(client.state.value.current?.isDirect, true)
+        expect(client.connectionState == .disconnected && client.socketId == nil)
         self.queue.resume()
         self.queue.sync {}
-        #expect(client.connectionState == .connected && client.socketId == "1.1")
+        expect(client.connectionState == .connected && client.socketId == "1.1")
     }
 
     @Test func `messages of a mock wait for the queue`() {
@@ -78,10 +78,10 @@ import Network
         _ = self.channel(client, EventRecorder())
         self.queue.suspend()
         client.connect()
-        #expect(socket.calls.all == ["connect"] && client.state.value.current?.isDirect == false)
+        expect(socket.calls.all == ["connect"] && client.state.value.current?.isDirect == false)
         self.queue.resume()
         self.queue.sync {}
-        #expect(socket.sent.all == [Self.subscription] && client.connectionState == .connected)
+        expect(socket.sent.all == [Self.subscription] && client.connectionState == .connected)
     }
 
     private final class Subclass: NWWebSocket, @unchecked Sendable {}
@@ -110,7 +110,7 @@ import Network
         let client = self.client(Subclass(url: Self.url, transport: self.transport, connectionQueue: self.queue))
         _ = self.connected(client)
         self.queue.sync {}
-        #expect(client.state.value.current?.isDirect == false && client.connectionState == .connected)
+        expect(client.state.value.current?.isDirect == false && client.connectionState == .connected)
     }
 
     @Test func `another delegate of the socket receives the messages, and can pass them on`() {
@@ -120,8 +120,8 @@ import Network
         client.socket = socket
         _ = self.connected(client)
         self.queue.sync {}
-        #expect(proxy.texts.all == [Self.established])
-        #expect(client.state.value.current?.isDirect == false && client.connectionState == .connected)
+        expectEqual(proxy.texts.all, [Self.established])
+        expect(client.state.value.current?.isDirect == false && client.connectionState == .connected)
     }
 
     // MARK: Events
@@ -142,11 +142,11 @@ import Network
             return
         }
         for event in [usual, other] {
-            #expect(event.data == #"{"a":1}"# && event.property(withKey: "event") as? String == "e")
-            #expect(event.property(withKey: "channel") == nil && event.property(withKey: "none") == nil)
+            expect(event.data == #"{"a":1}"# && event.property(withKey: "event") as? String == "e")
+            expect(event.property(withKey: "channel") == nil && event.property(withKey: "none") == nil)
         }
-        #expect(usual.property(withKey: "data") as? String == #"{"a":1}"# && usual.property(withKey: "extra") is NSNull)
-        #expect(other.property(withKey: "data") is [String: Any] && other.userId == "7")
+        expect(usual.property(withKey: "data") as? String == #"{"a":1}"# && usual.property(withKey: "extra") is NSNull)
+        expect(other.property(withKey: "data") is [String: Any] && other.userId == "7")
     }
 
     @Test(arguments: [
@@ -159,14 +159,14 @@ import Network
     func `both ways to read a frame yield the same event`(text: String) {
         let slow = FoundationJSON.object(text).flatMap { PusherEvent($0) }
         guard let fast = PusherEvent(scanning: text) else { return }
-        #expect(fast.eventName == slow?.eventName && fast.channelName == slow?.channelName)
-        #expect(fast.data == slow?.data && fast.userId == slow?.userId)
+        expect(fast.eventName == slow?.eventName && fast.channelName == slow?.channelName)
+        expect(fast.data == slow?.data && fast.userId == slow?.userId)
         for key in ["event", "channel", "data", "user_id"] {
-            #expect(fast.property(withKey: key) as? String == slow?.property(withKey: key) as? String)
+            expectEqual(fast.property(withKey: key) as? String, slow?.property(withKey: key) as? String)
         }
         let renamed = fast.copy(withEventName: "f")
-        #expect(renamed.property(withKey: "event") as? String == "f" && renamed.raw["event"] as? String == "f")
-        #expect(renamed.raw.count == (slow?.raw.count ?? 0))
+        expect(renamed.property(withKey: "event") as? String == "f" && renamed.raw["event"] as? String == "f")
+        expectEqual(renamed.raw.count, (slow?.raw.count ?? 0))
     }
 
     @Test func `the log has each received message once, before its effects, and all sent messages`() {
@@ -177,17 +177,17 @@ import Network
         connection.receive([.text(Self.confirmation), self.event("1"), WebSocketMessage(.pong, [])])
         self.queue.sync {}
         let logs = self.delegate.logs.all
-        #expect(logs.count { $0.hasPrefix("[PUSHER DEBUG] websocketDidReceiveMessage") } == 3)
-        #expect(logs.contains(#"[PUSHER DEBUG] sendEvent {"event":"pusher:subscribe","data":{"channel":"a"}}"#))
-        #expect(logs.contains("[PUSHER DEBUG] Websocket received pong"))
-        #expect(channel.subscribed && calls.all == ["1"])
+        expectEqual(logs.count { $0.hasPrefix("[PUSHER DEBUG] websocketDidReceiveMessage") }, 3)
+        expect(logs.contains(#"[PUSHER DEBUG] sendEvent {"event":"pusher:subscribe","data":{"channel":"a"}}"#))
+        expect(logs.contains("[PUSHER DEBUG] Websocket received pong"))
+        expect(channel.subscribed && calls.all == ["1"])
         // One that is handed to the delegate's method as well.
         _ = self.delegate.logs.take()
         self.queue.sync {
             client.webSocketDidReceiveMessage(connection: client.socket, string: #"{"event":"e","channel":"a","data":"2"}"#)
-            #expect(calls.all == ["1", "2"])
+            expectEqual(calls.all, ["1", "2"])
         }
-        #expect(self.delegate.logs.all == [#"[PUSHER DEBUG] websocketDidReceiveMessage {"event":"e","channel":"a","data":"2"}"#])
+        expectEqual(self.delegate.logs.all, [#"[PUSHER DEBUG] websocketDidReceiveMessage {"event":"e","channel":"a","data":"2"}"#])
     }
 
     @Test func `what happened before the queue has its turn is reported in order`() {
@@ -199,14 +199,14 @@ import Network
         self.queue.suspend()
         connection.receive([.text(Self.confirmation), self.event("1")])
         connection.end(.peer(CloseCode(rawValue: 4200), "restart"))
-        #expect(self.delegate.calls.all.isEmpty && data.all.isEmpty)
+        expect(self.delegate.calls.all.isEmpty && data.all.isEmpty)
         self.queue.resume()
         self.queue.sync {}
         self.queue.sync {}
-        #expect(data.all == ["1"] && !channel.subscribed)
-        #expect(
-            self.delegate.calls.all == ["subscribed a", "state connected → disconnected", "state disconnected → reconnecting"])
-        #expect(
+        expect(data.all == ["1"] && !channel.subscribed)
+        expectEqual(
+            self.delegate.calls.all, ["subscribed a", "state connected → disconnected", "state disconnected → reconnecting"])
+        expect(
             self.delegate.logs.all.contains(
                 "[PUSHER DEBUG] Websocket is disconnected but no error received Close code: 4200. Reason: restart."))
     }
@@ -222,12 +222,12 @@ import Network
         self.queue.suspend()
         let text = String(repeating: "a", count: 300 << 10)
         for _ in 1...3 { connection.receive([self.event(text)]) }
-        #expect(self.transport.calls.all.isEmpty)
+        expect(self.transport.calls.all.isEmpty)
         connection.receive([self.event(text)])
-        #expect(self.transport.calls.all == ["1 pause"])
+        expectEqual(self.transport.calls.all, ["1 pause"])
         self.queue.resume()
         try await eventually { data.all.count == 4 }
-        #expect(self.transport.calls.all == ["1 pause", "1 resume", "1 flush"])
+        expectEqual(self.transport.calls.all, ["1 pause", "1 resume", "1 flush"])
     }
 
     // MARK: The methods of the socket
@@ -240,17 +240,17 @@ import Network
         socket.connect()
         socket.send(string: "x")
         socket.ping()
-        #expect(self.transport.calls.take() == ["1 x", "1 flush", "1 ping", "1 flush"])
+        expectEqual(self.transport.calls.take(), ["1 x", "1 flush", "1 ping", "1 flush"])
         socket.disconnect(closeCode: .protocolCode(.goingAway))
-        #expect(self.transport.calls.all == ["1 close 1001"])
+        expectEqual(self.transport.calls.all, ["1 close 1001"])
         connection.end(.requested)
         self.queue.sync {}
         self.queue.sync {}
-        #expect(client.connectionState == .reconnecting && client.state.value.current == nil)
-        #expect(self.delegate.logs.all.contains { $0.contains("Close code: 1001") })
+        expect(client.connectionState == .reconnecting && client.state.value.current == nil)
+        expect(self.delegate.logs.all.contains { $0.contains("Close code: 1001") })
         // The socket is free.
         socket.connect()
-        #expect(self.transport.connections.count == 2)
+        expectEqual(self.transport.connections.count, 2)
     }
 
     @Test func `the reason of a failure is logged, and the socket has it`() {
@@ -259,8 +259,8 @@ import Network
         connection.end(.transport(TransportError(.reset, "The cable was cut.")))
         self.queue.sync {}
         self.queue.sync {}
-        #expect(client.connectionState == .disconnected && client.socket.lastError?.code == .reset)
-        #expect(self.delegate.logs.all.contains("[PUSHER DEBUG] Websocket received error. Error: The cable was cut."))
+        expect(client.connectionState == .disconnected && client.socket.lastError?.code == .reset)
+        expect(self.delegate.logs.all.contains("[PUSHER DEBUG] Websocket received error. Error: The cable was cut."))
     }
 
     @Test func `a socket with an invalid URL doesn't connect`() {
@@ -269,8 +269,8 @@ import Network
         client.connect()
         self.queue.sync {}
         self.queue.sync {}
-        #expect(client.connectionState == .disconnected && self.transport.connections.isEmpty)
-        #expect(self.delegate.logs.all.contains { $0.contains("Invalid URL") })
+        expect(client.connectionState == .disconnected && self.transport.connections.isEmpty)
+        expect(self.delegate.logs.all.contains { $0.contains("Invalid URL") })
     }
 
     @Test func `a connection that replaces another one closes it, and the late end of that one has no effect`() throws {
@@ -285,14 +285,14 @@ import Network
         let (old, new) = (try makeConnection(), try makeConnection())
         old.open()
         new.open()
-        #expect(self.transport.calls.take() == ["1 open", "1 close 1001", "2 open"])
+        expectEqual(self.transport.calls.take(), ["1 open", "1 close 1001", "2 open"])
         self.transport.connections[0].end(.requested)
         old.abandon()
         socket.send(string: "x")
-        #expect(self.transport.calls.all == ["2 x", "2 flush"] && client.state.value.current === new)
+        expect(self.transport.calls.all == ["2 x", "2 flush"] && client.state.value.current === new)
         new.abandon()
         socket.send(string: "lost")
-        #expect(self.transport.calls.all.suffix(1) == ["2 abandon"])
+        expectEqual(self.transport.calls.all.suffix(1), ["2 abandon"])
     }
 
     private final class Events: WebSocketEvents {

@@ -13,9 +13,9 @@ import Testing
         func address() -> UInt { guarded.mutate { $0.withUnsafeBufferPointer { UInt(bitPattern: $0.baseAddress) } } }
         let before = address()
         for number in 2...50 { guarded.mutate { $0.append(number) } }
-        #expect(address() == before && guarded.read { $0.count } == 50)
+        expect(address() == before && guarded.read { $0.count } == 50)
         guarded.set(\.[0], to: 7)
-        #expect(address() == before && guarded.value.first == 7)
+        expect(address() == before && guarded.value.first == 7)
     }
 
     @Test func `the cost of binding handlers is linear`() async throws {
@@ -61,21 +61,21 @@ import Testing
             return connection.globalChannel.add { (_: PusherEvent) in withExtendedLifetime(caller) {} }
         }
         channel.unbind(eventName: "e", callbackId: bind())
-        #expect(ended.take().count == 1)
+        expectEqual(ended.take().count, 1)
         _ = bind()
         channel.unbindAll(forEventName: "e")
-        #expect(ended.take().count == 1)
+        expectEqual(ended.take().count, 1)
         _ = bind()
         channel.unbindAll()
-        #expect(ended.take().count == 1)
+        expectEqual(ended.take().count, 1)
         _ = bind()
         channel.eventHandlers = [:]
-        #expect(ended.take().count == 1)
+        expectEqual(ended.take().count, 1)
         connection.globalChannel.remove(bindGlobal())
-        #expect(ended.take().count == 1)
+        expectEqual(ended.take().count, 1)
         _ = bindGlobal()
         connection.globalChannel.unbindAll()
-        #expect(ended.take().count == 1)
+        expectEqual(ended.take().count, 1)
         channel.onMemberAdded = { [caller = caller()] _ in withExtendedLifetime(caller) {} }
         channel.onMemberAdded = nil
         channel.trigger(eventName: "client-e", data: caller())
@@ -84,9 +84,9 @@ import Testing
         channel.remove(userID: "1")
         channel.members = [PusherPresenceChannelMember(userId: "1", userInfo: caller())]
         channel.members = []
-        #expect(ended.take().count == 4)
+        expectEqual(ended.take().count, 4)
         connection.channels.channels = ["c": PusherChannel(name: "c", connection: connection) { [caller = caller()] _ in _ = caller }]
         _ = connection.channels.remove(name: "c")
-        #expect(ended.take().count == 1)
+        expectEqual(ended.take().count, 1)
     }
 }

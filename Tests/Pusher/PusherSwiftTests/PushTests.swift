@@ -57,19 +57,20 @@ private final class PushDelegate: PusherDelegate {
         pusher.nativePusher.subscribe(interestName: "donuts")
         pusher.nativePusher.unsubscribe(interestName: "a b/c")
         pusher.nativePusher.setSubscriptions(interests: ["x", "y"])
-        #expect(service.calls.all.isEmpty)
+        expect(service.calls.all.isEmpty)
         pusher.nativePusher.register(deviceToken: Data([0x00, 0x0F, 0xAB]))
         try await eventually { delegate.calls.all == ["registered client-1", "+donuts", "-a b/c", "=x,y"] }
         let path = "/client_api/v1/clients"
-        #expect(
-            service.calls.all == [
+        expectEqual(
+            service.calls.all,
+            [
                 .init(method: "POST", target: path, body: #"{"app_key":"key","platform_type":"apns","token":"000fab"}"#),
                 .init(method: "POST", target: "\(path)/client-1/interests/donuts", body: #"{"app_key":"key"}"#),
                 .init(method: "DELETE", target: "\(path)/client-1/interests/a%20b%2Fc", body: #"{"app_key":"key"}"#),
                 .init(method: "PUT", target: "\(path)/client-1/interests/", body: #"{"app_key":"key","interests":["x","y"]}"#),
             ])
-        #expect(service.headers.all.allSatisfy { $0["Content-Type"] == "application/json" })
-        #expect(service.headers.all.allSatisfy { $0["X-Pusher-Library"]?.hasPrefix("pusher-websocket-swift") == true })
+        expect(service.headers.all.allSatisfy { $0["Content-Type"] == "application/json" })
+        expect(service.headers.all.allSatisfy { $0["X-Pusher-Library"]?.hasPrefix("pusher-websocket-swift") == true })
     }
 
     @Test func `a request that fails is repeated with growing delays`() async throws {
@@ -87,70 +88,70 @@ private final class PushDelegate: PusherDelegate {
             memory.clock.advance(by: .seconds(delay))
         }
         try await eventually { delegate.calls.all.last == "registered client-1" }
-        #expect(delegate.calls.all.first == "not registered 500 no")
+        expectEqual(delegate.calls.all.first, "not registered 500 no")
     }
 
     @Test func `requests are sent one after the other, and pause after six failures`() throws {
         var (queue, now) = (PushQueue(), Instant(nanoseconds: 0))
         var next = queue.setAppKey("k")
-        #expect(next == nil)
+        expectNil(next)
         next = queue.add(.subscribe("a"))
-        #expect(next == nil)
+        expectNil(next)
         next = queue.register(token: "t")
-        #expect(next?.0 == 1 && next?.1 == .register(appKey: "k", token: "t"))
+        expect(next?.0 == 1 && next?.1 == .register(appKey: "k", token: "t"))
         next = queue.add(.unsubscribe("b"))
-        #expect(next == nil)
+        expectNil(next)
         let registered = queue.registered(1, clientID: "c")
-        #expect(
+        expect(
             registered.isCurrent && registered.next?.0 == 2
                 && registered.next?.1 == .change(.subscribe("a"), appKey: "k", clientID: "c"))
         // A late result has no effect.
         let late = (queue.registered(1, clientID: "d").isCurrent, queue.changed(1).change, queue.failed(1, now: now))
-        #expect(!late.0 && late.1 == nil && !late.2)
+        expect(!late.0 && late.1 == nil && !late.2)
         var number = 2
         var isCurrent = false
         for failures in 1...5 {
             isCurrent = queue.failed(number, now: now)
             let deadline = try #require(queue.nextDeadline)
-            #expect(isCurrent && now.duration(to: deadline) == .seconds(failures * failures))
+            expect(isCurrent && now.duration(to: deadline) == .seconds(failures * failures))
             next = queue.timeout(now: now)
-            #expect(next == nil)
+            expectNil(next)
             now = deadline
             next = queue.timeout(now: now)
             number = try #require(next?.0)
         }
         isCurrent = queue.failed(number, now: now)
-        #expect(isCurrent && queue.nextDeadline == nil)
+        expect(isCurrent && queue.nextDeadline == nil)
         next = queue.add(.set([]))
-        #expect(next?.1 == .change(.subscribe("a"), appKey: "k", clientID: "c"))
+        expectEqual(next?.1, .change(.subscribe("a"), appKey: "k", clientID: "c"))
         let done = queue.changed(try #require(next?.0))
-        #expect(done.change == .subscribe("a") && done.next?.1 == .change(.unsubscribe("b"), appKey: "k", clientID: "c"))
+        expect(done.change == .subscribe("a") && done.next?.1 == .change(.unsubscribe("b"), appKey: "k", clientID: "c"))
     }
 
     @Test func `a token that is set during the registration of another one is registered next`() {
         var queue = PushQueue()
         var next = queue.setAppKey("k")
         next = queue.register(token: "old")
-        #expect(next?.0 == 1)
+        expectEqual(next?.0, 1)
         for token in ["other", "new"] {
             next = queue.register(token: token)
-            #expect(next == nil)
+            expectNil(next)
         }
         next = queue.add(.subscribe("a"))
-        #expect(next == nil)
+        expectNil(next)
         let first = queue.registered(1, clientID: "c")
-        #expect(first.isCurrent && first.next?.0 == 2 && first.next?.1 == .register(appKey: "k", token: "new"))
+        expect(first.isCurrent && first.next?.0 == 2 && first.next?.1 == .register(appKey: "k", token: "new"))
         // The same token again isn't another one.
         next = queue.register(token: "new")
         let second = queue.registered(2, clientID: "d")
-        #expect(second.isCurrent && second.next?.1 == .change(.subscribe("a"), appKey: "k", clientID: "d"))
+        expect(second.isCurrent && second.next?.1 == .change(.subscribe("a"), appKey: "k", clientID: "d"))
         let done = queue.changed(3)
-        #expect(done.change == .subscribe("a") && done.next == nil)
+        expect(done.change == .subscribe("a") && done.next == nil)
         // During a change, too.
         next = queue.add(.subscribe("b"))
         next = queue.register(token: "newer")
-        #expect(next == nil)
+        expectNil(next)
         let changed = queue.changed(4)
-        #expect(changed.next?.1 == .register(appKey: "k", token: "newer"))
+        expectEqual(changed.next?.1, .register(appKey: "k", token: "newer"))
     }
 }

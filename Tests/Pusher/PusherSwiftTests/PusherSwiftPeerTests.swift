@@ -56,7 +56,7 @@ struct PusherSwiftPeerTests {
         }
         pusher.connect()
         try await eventually { [prices, orders, secrets, room].allSatisfy(\.subscribed) }
-        #expect(room.members.map(\.userId) == ["anna"] && room.me()?.userId == "anna")
+        expect(room.members.map(\.userId) == ["anna"] && room.me()?.userId == "anna")
 
         // Pusher's HTTP library publishes.
         for name in ["prices", "private-orders", "private-encrypted-secrets", "presence-room"] {
@@ -67,13 +67,13 @@ struct PusherSwiftPeerTests {
         // pusher-js joins, and both send.
         try await browser.perform(["do": "subscribe", "channel": "presence-room"])
         try await eventually { members.all == ["+bert"] }
-        #expect((room.findMember(userId: "bert")?.userInfo as? [String: AnyObject])?["name"] as? String == "Bert")
+        expectEqual((room.findMember(userId: "bert")?.userInfo as? [String: AnyObject])?["name"] as? String, "Bert")
         room.bind(eventName: "client-typing") { data.record("typing \($0.data ?? "")") }
         try await browser.perform(["do": "trigger", "channel": "presence-room", "name": "client-typing", "data": ["on": true]])
         try await eventually { data.all.last == #"typing {"on":true}"# }
         room.trigger(eventName: "client-answer", data: ["seen": true])
         let message = try await browser.line { $0["event"]?.string == "message" && $0["name"]?.string == "client-answer" }
-        #expect(message["data"]?["seen"]?.bool == true)
+        expectEqual(message["data"]?["seen"]?.bool, true)
         try await browser.perform(["do": "unsubscribe", "channel": "presence-room"])
         try await eventually { members.all == ["+bert", "-bert"] && room.members.count == 1 }
 
@@ -85,7 +85,7 @@ struct PusherSwiftPeerTests {
             try await rest.perform(["do": "trigger", "channel": .string(name), "event": "tick", "data": "last"])
         }
         try await eventually { data.all.last == "presence-room last" }
-        #expect(data.all.count == count + 1)
+        expectEqual(data.all.count, count + 1)
 
         pusher.disconnect()
         try await eventually { delegate.states.last == "state disconnecting → disconnected" }

@@ -72,21 +72,21 @@ import Network
     @Test func `the text of settings and authorizations contains no secrets`() {
         for (name, values) in Self.secretValues() {
             for value in values {
-                #expect(PrintedText.typeName(of: value) == name)
+                expectEqual(PrintedText.typeName(of: value), name)
                 let leak = PrintedText.texts(of: value).first { $0.contains(Self.marker) }
-                #expect(leak == nil, "\(name)")
+                expectNil(leak, "\(name)")
             }
         }
     }
 
     @Test func `every public type of these modules is in the lists of this test`() throws {
         let others = Self.otherValues()
-        for (name, values) in others { for value in values { #expect(PrintedText.typeName(of: value) == name) } }
+        for (name, values) in others { for value in values { expectEqual(PrintedText.typeName(of: value), name) } }
         // Open classes aren't found, because their modifier isn't `public`.
         let listed = Set(Self.secretValues().keys).subtracting(["NativePusher"]).union(others.keys)
         let folders = ["PusherSwift", "NWWebSocket"]
         let declared = Set(try folders.flatMap { try PublicDeclarations.types(in: "Sources/Pusher/\($0)") })
-        #expect(declared.subtracting(listed).sorted() == [], "add a value of each new type to one of the lists")
-        #expect(listed.subtracting(declared).sorted() == [], "remove the types that no longer exist")
+        expectEqual(declared.subtracting(listed).sorted(), [], "add a value of each new type to one of the lists")
+        expectEqual(listed.subtracting(declared).sorted(), [], "remove the types that no longer exist")
     }
 }

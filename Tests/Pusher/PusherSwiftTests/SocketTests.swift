@@ -35,37 +35,37 @@ import Network
 
     @Test func `connect reaches the socket, the state and the delegate before it returns`() async {
         let pusher = self.pusher()
-        #expect(pusher.connection.connectionState == .disconnected && pusher.connection.socketId == nil)
+        expect(pusher.connection.connectionState == .disconnected && pusher.connection.socketId == nil)
         pusher.connect()
-        #expect(self.socket.connects.all.count == 1 && pusher.connection.connectionState == .connecting)
-        #expect(self.delegate.calls.all == ["state disconnected → connecting"])
+        expect(self.socket.connects.all.count == 1 && pusher.connection.connectionState == .connecting)
+        expectEqual(self.delegate.calls.all, ["state disconnected → connecting"])
         await settle()
-        #expect(self.socket.connects.all.count == 1)
-        #expect(pusher.connection.connectionState == .connected && pusher.connection.socketId == "45481.1")
-        #expect(self.delegate.calls.all == ["state disconnected → connecting", "state connecting → connected"])
+        expectEqual(self.socket.connects.all.count, 1)
+        expect(pusher.connection.connectionState == .connected && pusher.connection.socketId == "45481.1")
+        expectEqual(self.delegate.calls.all, ["state disconnected → connecting", "state connecting → connected"])
         pusher.connect()
         await settle()
-        #expect(self.socket.connects.all.count == 1)
+        expectEqual(self.socket.connects.all.count, 1)
         pusher.disconnect()
-        #expect(self.socket.disconnects.all == [.protocolCode(.normalClosure)])
-        #expect(
-            self.delegate.states.suffix(2) == ["state connected → disconnecting", "state disconnecting → disconnected"])
+        expectEqual(self.socket.disconnects.all, [.protocolCode(.normalClosure)])
+        expectEqual(
+            self.delegate.states.suffix(2), ["state connected → disconnecting", "state disconnecting → disconnected"])
         await settle()
-        #expect(self.socket.disconnects.all.count == 1 && self.delegate.states.count == 4)
-        #expect(pusher.connection.socketId == nil)
+        expect(self.socket.disconnects.all.count == 1 && self.delegate.states.count == 4)
+        expectNil(pusher.connection.socketId)
         pusher.disconnect()
         await settle()
-        #expect(self.delegate.states.count == 4)
+        expectEqual(self.delegate.states.count, 4)
     }
 
     @Test func `the URL names the client as before`() async {
         let url = Pusher(key: "testKey123", options: PusherClientOptions(host: .cluster("eu"), path: "/x")).connection.url
-        #expect(url == "wss://ws-eu.pusher.com:443/x/app/testKey123?client=pusher-websocket-swift&version=10.1.10&protocol=7")
+        expectEqual(url, "wss://ws-eu.pusher.com:443/x/app/testKey123?client=pusher-websocket-swift&version=10.1.10&protocol=7")
         let plain = PusherClientOptions(host: .host("::1"), port: 6001, encrypted: false)
-        #expect(Pusher(key: "k", options: plain).connection.url.hasPrefix("ws://[::1]:6001/app/k?"))
+        expect(Pusher(key: "k", options: plain).connection.url.hasPrefix("ws://[::1]:6001/app/k?"))
         let slash = PusherClientOptions(path: "/x/")
-        #expect(Pusher(key: "k", options: slash).connection.url.hasPrefix("wss://ws.pusherapp.com:443/x/app/k?") && slash.path == "/x/")
-        #expect(PusherClientOptions(useTLS: false).port == 80 && PusherClientOptions().host == "ws.pusherapp.com")
+        expect(Pusher(key: "k", options: slash).connection.url.hasPrefix("wss://ws.pusherapp.com:443/x/app/k?") && slash.path == "/x/")
+        expect(PusherClientOptions(useTLS: false).port == 80 && PusherClientOptions().host == "ws.pusherapp.com")
     }
 
     @Test func `a loss passes through the states as before, and the client connects again`() async throws {
@@ -77,16 +77,17 @@ import Network
         // The delay is zero, but takes a timer.
         self.clock.advance(by: .seconds(1))
         await settle()
-        #expect(
-            self.delegate.states == [
+        expectEqual(
+            self.delegate.states,
+            [
                 "state disconnected → connecting", "state connecting → connected", "state connected → disconnected",
                 "state disconnected → reconnecting", "state reconnecting → connecting", "state connecting → connected",
             ])
-        #expect(
+        expect(
             self.delegate.logs.all.contains(
                 "[PUSHER DEBUG] Websocket is disconnected but no error received Close code: 4200. Reason: restart."))
-        #expect(self.delegate.logs.all.contains("[PUSHER DEBUG] Attempting to reconnect immediately (attempt 1)"))
-        #expect(pusher.connection.reconnectAttempts == 0)
+        expect(self.delegate.logs.all.contains("[PUSHER DEBUG] Attempting to reconnect immediately (attempt 1)"))
+        expectEqual(pusher.connection.reconnectAttempts, 0)
     }
 
     @Test(arguments: [4001, 4009, 4042]) func `the client stops after the server has rejected it`(code: UInt16) async {
@@ -95,8 +96,8 @@ import Network
         await settle()
         self.socket.close(.privateCode(code))
         await settle()
-        #expect(self.delegate.states.last == "state connected → disconnected")
-        #expect(pusher.connection.connectionState == .disconnected && pusher.connection.phase == .disconnected)
+        expectEqual(self.delegate.states.last, "state connected → disconnected")
+        expect(pusher.connection.connectionState == .disconnected && pusher.connection.phase == .disconnected)
     }
 
     @Test func `without automatic reconnects, the client stays disconnected after a loss`() async {
@@ -105,8 +106,8 @@ import Network
         await settle()
         self.socket.close(.protocolCode(.normalClosure))
         await settle()
-        #expect(pusher.connection.connectionState == .disconnected)
-        #expect(self.delegate.states.last == "state connected → disconnected")
+        expectEqual(pusher.connection.connectionState, .disconnected)
+        expectEqual(self.delegate.states.last, "state connected → disconnected")
     }
 
     @Test func `an error of the socket is a loss`() async {
@@ -114,7 +115,7 @@ import Network
         pusher.connect()
         await settle()
         pusher.connection.webSocketDidReceiveError(connection: self.socket, error: .posix(.ECONNRESET))
-        #expect(pusher.connection.connectionState == .disconnected)
+        expectEqual(pusher.connection.connectionState, .disconnected)
     }
 
     @Test func `disconnecting stops an attempt in every state`() async {
@@ -122,33 +123,33 @@ import Network
         self.socket.answersConnect = false
         pusher.connect()
         await settle()
-        #expect(pusher.connection.connectionState == .connecting)
+        expectEqual(pusher.connection.connectionState, .connecting)
         pusher.disconnect()
-        #expect(self.socket.disconnects.take() == [.protocolCode(.goingAway)])
+        expectEqual(self.socket.disconnects.take(), [.protocolCode(.goingAway)])
         await settle()
-        #expect(pusher.connection.connectionState == .disconnected)
+        expectEqual(pusher.connection.connectionState, .disconnected)
         // The late success of the old attempt has no effect.
         self.socket.succeed()
         await settle()
-        #expect(pusher.connection.connectionState == .disconnected)
+        expectEqual(pusher.connection.connectionState, .disconnected)
         // While the client waits for the handshake of the protocol.
         pusher.connect()
         self.socket.delegate?.webSocketDidConnect(connection: self.socket)
         await settle()
-        #expect(pusher.connection.connectionState == .connecting)
+        expectEqual(pusher.connection.connectionState, .connecting)
         pusher.disconnect()
         await settle()
-        #expect(pusher.connection.connectionState == .disconnected && self.socket.disconnects.take().count == 1)
+        expect(pusher.connection.connectionState == .disconnected && self.socket.disconnects.take().count == 1)
         // While it waits for the next attempt.
         pusher.connection.options.reconnectDelay = 1000
         pusher.connect()
         self.socket.close(.protocolCode(.goingAway))
         await settle()
-        #expect(pusher.connection.connectionState == .reconnecting)
+        expectEqual(pusher.connection.connectionState, .reconnecting)
         _ = self.socket.calls.take()
         pusher.disconnect()
         await settle()
-        #expect(pusher.connection.connectionState == .disconnected && self.socket.calls.all.isEmpty)
+        expect(pusher.connection.connectionState == .disconnected && self.socket.calls.all.isEmpty)
     }
 
     @Test func `a socket whose time limit has passed is disconnected`() async throws {
@@ -159,32 +160,32 @@ import Network
         pusher.connect()
         memory.clock.advance(by: .seconds(31))
         await settle()
-        #expect(self.socket.disconnects.take() == [.protocolCode(.goingAway)] && pusher.connection.connectionState == .reconnecting)
+        expect(self.socket.disconnects.take() == [.protocolCode(.goingAway)] && pusher.connection.connectionState == .reconnecting)
         pusher.disconnect()
         self.socket.answersConnect = true
         pusher.connect()
         await settle()
-        #expect(pusher.connection.connectionState == .connected)
+        expectEqual(pusher.connection.connectionState, .connected)
         // The ping isn't answered.
         memory.clock.advance(by: .seconds(120))
         await settle()
         memory.clock.advance(by: .seconds(30))
         await settle()
-        #expect(self.socket.disconnects.all == [.protocolCode(.goingAway)] && pusher.connection.connectionState == .reconnecting)
+        expect(self.socket.disconnects.all == [.protocolCode(.goingAway)] && pusher.connection.connectionState == .reconnecting)
     }
 
     @Test func `an attempt can be ended by the delegate before the socket connects`() async {
         let pusher = self.pusher()
         self.delegate.onState = { [unowned pusher] state in if state == .connecting { pusher.disconnect() } }
         pusher.connect()
-        #expect(self.socket.calls.all.isEmpty)
+        expect(self.socket.calls.all.isEmpty)
         await settle()
-        #expect(self.socket.calls.all.isEmpty && pusher.connection.connectionState == .disconnected)
-        #expect(pusher.connection.state.value.current == nil)
+        expect(self.socket.calls.all.isEmpty && pusher.connection.connectionState == .disconnected)
+        expectNil(pusher.connection.state.value.current)
         self.delegate.onState = nil
         pusher.connect()
         await settle()
-        #expect(self.socket.calls.all == ["connect"] && pusher.connection.connectionState == .connected)
+        expect(self.socket.calls.all == ["connect"] && pusher.connection.connectionState == .connected)
     }
 
     @Test func `the delegate can connect when the client is disconnected, and disconnect when it connects`() async {
@@ -192,9 +193,10 @@ import Network
         self.delegate.onState = { [unowned pusher] state in if state == .connected { pusher.disconnect() } }
         pusher.connect()
         await settle()
-        #expect(self.socket.calls.all == ["connect", "disconnect"] && pusher.connection.connectionState == .disconnected)
-        #expect(
-            self.delegate.states == [
+        expect(self.socket.calls.all == ["connect", "disconnect"] && pusher.connection.connectionState == .disconnected)
+        expectEqual(
+            self.delegate.states,
+            [
                 "state disconnected → connecting", "state connecting → connected", "state connected → disconnecting",
                 "state disconnecting → disconnected",
             ])
@@ -203,8 +205,8 @@ import Network
         await settle()
         pusher.disconnect()
         await settle()
-        #expect(self.socket.calls.all.suffix(3) == ["connect", "disconnect", "connect"])
-        #expect(pusher.connection.connectionState == .connected)
+        expectEqual(self.socket.calls.all.suffix(3), ["connect", "disconnect", "connect"])
+        expectEqual(pusher.connection.connectionState, .connected)
     }
 
     // MARK: Channels
@@ -213,27 +215,28 @@ import Network
         let pusher = self.pusher()
         let early = pusher.subscribe("early")
         await settle()
-        #expect(pusher.connection.channels.find(name: "early") === early && pusher.connection.channels.channels.count == 1)
-        #expect(!early.subscribed && early.type == .normal)
+        expect(pusher.connection.channels.find(name: "early") === early && pusher.connection.channels.channels.count == 1)
+        expect(!early.subscribed && early.type == .normal)
         pusher.connect()
         await settle()
-        #expect(early.subscribed)
+        expect(early.subscribed)
         let chan = pusher.subscribe("test-channel")
-        #expect(self.socket.sent.all.last == #"{"event":"pusher:subscribe","data":{"channel":"test-channel"}}"# && !chan.subscribed)
+        expect(self.socket.sent.all.last == #"{"event":"pusher:subscribe","data":{"channel":"test-channel"}}"# && !chan.subscribed)
         await settle()
-        #expect(chan.subscribed && pusher.subscribe("test-channel") === chan)
+        expect(chan.subscribed && pusher.subscribe("test-channel") === chan)
         let frames = self.socket.sent.all
-        #expect(
-            frames == [
+        expectEqual(
+            frames,
+            [
                 #"{"event":"pusher:subscribe","data":{"channel":"early"}}"#,
                 #"{"event":"pusher:subscribe","data":{"channel":"test-channel"}}"#,
             ])
-        #expect(self.delegate.logs.all.contains(#"[PUSHER DEBUG] sendEvent {"event":"pusher:subscribe","data":{"channel":"early"}}"#))
+        expect(self.delegate.logs.all.contains(#"[PUSHER DEBUG] sendEvent {"event":"pusher:subscribe","data":{"channel":"early"}}"#))
         pusher.unsubscribe("test-channel")
-        #expect(!chan.subscribed && pusher.connection.channels.find("test-channel") == nil)
-        #expect(self.socket.sent.all.last == #"{"event":"pusher:unsubscribe","data":{"channel":"test-channel"}}"#)
+        expect(!chan.subscribed && pusher.connection.channels.find("test-channel") == nil)
+        expectEqual(self.socket.sent.all.last, #"{"event":"pusher:unsubscribe","data":{"channel":"test-channel"}}"#)
         pusher.unsubscribeAll()
-        #expect(pusher.connection.channels.channels.isEmpty)
+        expect(pusher.connection.channels.channels.isEmpty)
     }
 
     @Test func `a pending channel can be unsubscribed`() async {
@@ -243,8 +246,8 @@ import Network
         pusher.subscribe("x-pending")
         await settle()
         pusher.unsubscribe("x-pending")
-        #expect(pusher.connection.channels.channels.isEmpty)
-        #expect(self.socket.sent.all.last == #"{"event":"pusher:unsubscribe","data":{"channel":"x-pending"}}"#)
+        expect(pusher.connection.channels.channels.isEmpty)
+        expectEqual(self.socket.sent.all.last, #"{"event":"pusher:unsubscribe","data":{"channel":"x-pending"}}"#)
     }
 
     @Test func `a subscription without data is confirmed completely`() async {
@@ -256,11 +259,11 @@ import Network
         let names = EventRecorder<String>()
         channel.bind(eventName: "pusher:subscription_succeeded") { names.record($0.eventName) }
         channel.trigger(eventName: "client-a", data: ["x": 1])
-        #expect(channel.unsentEvents.count == 1)
+        expectEqual(channel.unsentEvents.count, 1)
         self.socket.receive(#"{"event":"pusher_internal:subscription_succeeded","channel":"private-x-pending"}"#)
-        #expect(channel.subscribed && names.all == ["pusher:subscription_succeeded"] && channel.unsentEvents.isEmpty)
-        #expect(self.delegate.calls.all.last == "subscribed private-x-pending")
-        #expect(self.socket.sent.all.last == #"{"event":"client-a","data":{"x":1},"channel":"private-x-pending"}"#)
+        expect(channel.subscribed && names.all == ["pusher:subscription_succeeded"] && channel.unsentEvents.isEmpty)
+        expectEqual(self.delegate.calls.all.last, "subscribed private-x-pending")
+        expectEqual(self.socket.sent.all.last, #"{"event":"client-a","data":{"x":1},"channel":"private-x-pending"}"#)
     }
 
     @Test func `inline signatures are those of PusherSwift`() async {
@@ -271,15 +274,17 @@ import Network
         self.socket.receive(#"{"event":"pusher:connection_established","data":"{\"socket_id\":\"45481.3166671\"}"}"#)
         self.socket.delegate?.webSocketDidConnect(connection: self.socket)
         pusher.subscribe("private-channel")
-        #expect(self.socket.sent.all.last?.contains("testKey123:6aae8814fabd5285245422096705abbed64ea59614648814ffb0bf2dc5d19168") == true)
+        expectEqual(
+            self.socket.sent.all.last?.contains("testKey123:6aae8814fabd5285245422096705abbed64ea59614648814ffb0bf2dc5d19168"), true)
         let chan = pusher.subscribeToPresenceChannel("presence-channel")
-        #expect(self.socket.sent.all.last?.contains("testKey123:5ce61ee2b8594e22b66323913d7c7af9d8e815659365be3627733993f4ce3824") == true)
-        #expect(chan.myId == "45481.3166671")
+        expectEqual(
+            self.socket.sent.all.last?.contains("testKey123:5ce61ee2b8594e22b66323913d7c7af9d8e815659365be3627733993f4ce3824"), true)
+        expectEqual(chan.myId, "45481.3166671")
         pusher.connection.userDataFetcher = { PusherPresenceChannelMember(userId: "123", userInfo: ["twitter": "anna"]) }
         let other = pusher.subscribeToPresenceChannel(channelName: "presence-other")
         await settle()
-        #expect(other.myId == "123" && other.me()?.userId == "123")
-        #expect(self.socket.sent.all.last?.contains(#"{\"user_id\":\"123\",\"user_info\":{\"twitter\":\"anna\"}}"#) == true)
+        expect(other.myId == "123" && other.me()?.userId == "123")
+        expectEqual(self.socket.sent.all.last?.contains(#"{\"user_id\":\"123\",\"user_info\":{\"twitter\":\"anna\"}}"#), true)
     }
 
     @Test func `without a method, private channels fail like before`() async {
@@ -291,13 +296,13 @@ import Network
         chan.bind(eventName: "pusher:subscription_error") { events.record("channel \($0.data ?? "nil")") }
         pusher.connect()
         await settle()
-        #expect(events.all == ["global pusher:subscription_error private-channel", "channel "])
-        #expect(self.delegate.calls.all.last == "failed private-channel with an error")
-        #expect(self.delegate.logs.all.contains("[PUSHER DEBUG] Unable to subscribe to channel: private-channel"))
-        #expect(pusher.connection.channels.find(name: "private-channel") != nil)
+        expectEqual(events.all, ["global pusher:subscription_error private-channel", "channel "])
+        expectEqual(self.delegate.calls.all.last, "failed private-channel with an error")
+        expect(self.delegate.logs.all.contains("[PUSHER DEBUG] Unable to subscribe to channel: private-channel"))
+        expect(pusher.connection.channels.find(name: "private-channel") != nil)
         // Such a channel can be removed.
         pusher.unsubscribe("private-channel")
-        #expect(pusher.connection.channels.channels.isEmpty)
+        expect(pusher.connection.channels.channels.isEmpty)
     }
 
     @Test func `an authorization can be passed with the subscription`() async {
@@ -305,17 +310,18 @@ import Network
         pusher.connect()
         await settle()
         let chan = pusher.subscribe("private-manual", auth: PusherAuth(auth: "testKey123:1234"))
-        #expect(self.socket.sent.all.last == #"{"event":"pusher:subscribe","data":{"channel":"private-manual","auth":"testKey123:1234"}}"#)
+        expectEqual(
+            self.socket.sent.all.last, #"{"event":"pusher:subscribe","data":{"channel":"private-manual","auth":"testKey123:1234"}}"#)
         await settle()
-        #expect(chan.subscribed && chan.auth == nil)
+        expect(chan.subscribed && chan.auth == nil)
         let auth = PusherAuth(auth: "testKey123:1234", channelData: #"{"user_id":"16"}"#)
         let presence = pusher.subscribeToPresenceChannel(channelName: "presence-manual", auth: auth)
         await settle()
-        #expect(presence.subscribed && presence.myId == "16")
+        expect(presence.subscribed && presence.myId == "16")
         let failing = pusher.subscribe("presence-incomplete", auth: PusherAuth(auth: "testKey123:1234"))
         await settle()
-        #expect(!failing.subscribed)
-        #expect(
+        expect(!failing.subscribed)
+        expect(
             self.delegate.logs.all.contains(
                 "[PUSHER DEBUG] Attempting to subscribe to presence channel but no channelData value provided"))
     }
@@ -338,12 +344,12 @@ import Network
         await settle()
         let chan = pusher.subscribeToPresenceChannel(channelName: "presence-a")
         await settle()
-        #expect(chan.subscribed && chan.myId == "777")
+        expect(chan.subscribed && chan.myId == "777")
         pusher.connection.options.authMethod = .authorizer(authorizer: TestAuthorizer(nil))
         pusher.subscribe("private-b")
         await settle()
-        #expect(self.delegate.calls.all.last == "failed private-b with an error")
-        #expect(self.delegate.logs.all.contains("[PUSHER DEBUG] Auth info passed to authorizer completionHandler was nil"))
+        expectEqual(self.delegate.calls.all.last, "failed private-b with an error")
+        expect(self.delegate.logs.all.contains("[PUSHER DEBUG] Auth info passed to authorizer completionHandler was nil"))
     }
 
     // MARK: Events
@@ -357,21 +363,21 @@ import Network
         for number in 1...5 { pusher.bind { event in calls.record("global \(number) \(event.eventName)") } }
         let id = chan.bind(eventName: "test-event") { _ in calls.record("removed") }
         chan.unbind(eventName: "test-event", callbackId: id)
-        #expect(chan.eventHandlers["test-event"]?.count == 1 && pusher.connection.globalChannel.globalCallbacks.count == 5)
+        expect(chan.eventHandlers["test-event"]?.count == 1 && pusher.connection.globalChannel.globalCallbacks.count == 5)
         // The client isn't connected.
         pusher.connection.webSocketDidReceiveMessage(
             connection: self.socket, string: #"{"event":"test-event","channel":"test-channel","data":"stupid data"}"#)
-        #expect(calls.take() == (1...5).map { "global \($0) test-event" } + ["channel stupid data"])
+        expectEqual(calls.take(), (1...5).map { "global \($0) test-event" } + ["channel stupid data"])
         pusher.connect()
         await settle()
         self.socket.receive(#"{"event":"test-event","channel":"test-channel","data":{"a":1}}"#)
-        #expect(calls.all.last == #"channel {"a":1}"#)
+        expectEqual(calls.all.last, #"channel {"a":1}"#)
         self.socket.receive(#"{"event":"test-event","channel":"unknown","data":"x"}"#)
         pusher.unbindAll()
         chan.unbindAll(forEventName: "test-event")
         _ = calls.take()
         self.socket.receive(#"{"event":"test-event","channel":"test-channel","data":"x"}"#)
-        #expect(calls.all.isEmpty)
+        expect(calls.all.isEmpty)
     }
 
     @Test func `an event has the properties of its frame`() async throws {
@@ -383,9 +389,9 @@ import Network
         self.socket.receive(
             #"{"event":"client-a","channel":"presence-channel","data":"{\"x\":1}","user_id":"u1","extra":null}"#)
         let event = try #require(events.all.first)
-        #expect(event.eventName == "client-a" && event.channelName == "presence-channel" && event.userId == "u1")
-        #expect(event.data == #"{"x":1}"# && event.property(withKey: "extra") is NSNull && event.property(withKey: "none") == nil)
-        #expect((event.copy() as? PusherEvent)?.data == event.data)
+        expect(event.eventName == "client-a" && event.channelName == "presence-channel" && event.userId == "u1")
+        expect(event.data == #"{"x":1}"# && event.property(withKey: "extra") is NSNull && event.property(withKey: "none") == nil)
+        expectEqual((event.copy() as? PusherEvent)?.data, event.data)
     }
 
     @available(*, deprecated)
@@ -403,12 +409,12 @@ import Network
         pusher.bind { currents.record($0.eventName) }
         self.socket.receive(#"{"event":"pusher:error","data":{"code":4301,"message":"Nope"}}"#)
         self.socket.receive(#"{"event":"pusher:error","data":{"code":null,"message":"Existing subscription"}}"#)
-        #expect(self.delegate.calls.all == ["error 4301 Nope", "error nil Existing subscription"])
-        #expect(messages.all == ["Nope", "Existing subscription"] && currents.all.isEmpty)
+        expectEqual(self.delegate.calls.all, ["error 4301 Nope", "error nil Existing subscription"])
+        expect(messages.all == ["Nope", "Existing subscription"] && currents.all.isEmpty)
         self.socket.receive(#"{"event":"pusher:error","data":"not an error"}"#)
         self.socket.receive("not JSON")
-        #expect(self.delegate.logs.all.suffix(3).first?.hasPrefix("[PUSHER DEBUG] Unable to handle incoming error") == true)
-        #expect(self.delegate.logs.all.last == "[PUSHER DEBUG] Unable to handle incoming Websocket message not JSON")
+        expectEqual(self.delegate.logs.all.suffix(3).first?.hasPrefix("[PUSHER DEBUG] Unable to handle incoming error"), true)
+        expectEqual(self.delegate.logs.all.last, "[PUSHER DEBUG] Unable to handle incoming Websocket message not JSON")
     }
 
     @available(*, deprecated)
@@ -431,9 +437,9 @@ import Network
             }
             // What isn't an object or an array stays text.
             let texts = ["text no JSON", "nil", "text 42", "text true"]
-            #expect(values.all == [isParsed ? "object Anna" : #"text {"name":"Anna"}"#] + texts)
+            expectEqual(values.all, [isParsed ? "object Anna" : #"text {"name":"Anna"}"#] + texts)
         }
-        #expect(self.pusher().connection.getEventDataJSON(from: "42") as? String == "42")
+        expectEqual(self.pusher().connection.getEventDataJSON(from: "42") as? String, "42")
     }
 
     @Test func `handlers that the application adds to the table itself follow those that are bound`() async {
@@ -443,7 +449,7 @@ import Network
             self.socket.receive(#"{"event":"e","data":""}"#)
             return calls.take()
         }
-        #expect(receive().isEmpty)
+        expect(receive().isEmpty)
         let first = pusher.bind { _ in calls.record("first") }
         pusher.bind { _ in calls.record("second") }
         let channel = pusher.connection.globalChannel!
@@ -451,14 +457,14 @@ import Network
         channel.globalCallbacks["a"] = { _ in calls.record("a") }
         channel.globalLegacyCallbacks["c"] = { _ in calls.record("c") }
         pusher.bind { _ in calls.record("last") }
-        #expect(receive() == ["first", "second", "b", "a", "c", "last"])
+        expectEqual(receive(), ["first", "second", "b", "a", "c", "last"])
         channel.globalCallbacks[first] = nil
         pusher.unbind(callbackId: "b")
-        #expect(receive() == ["second", "a", "c", "last"])
+        expectEqual(receive(), ["second", "a", "c", "last"])
         channel.globalCallbacks = [:]
-        #expect(receive() == ["c"])
+        expectEqual(receive(), ["c"])
         pusher.unbindAll()
-        #expect(receive().isEmpty)
+        expect(receive().isEmpty)
     }
 
     @Test func `members are replaced, added once and removed`() async {
@@ -470,8 +476,8 @@ import Network
             channelName: "presence-channel", onMemberAdded: { changes.record("+\($0.userId)") },
             onMemberRemoved: { changes.record("-\($0.userId)") })
         await settle()
-        #expect(chan.members.map(\.userId) == ["123"])
-        #expect((chan.findMember(userId: "123")?.userInfo as? [String: AnyObject])?["name"] as? String == "Anna")
+        expectEqual(chan.members.map(\.userId), ["123"])
+        expectEqual((chan.findMember(userId: "123")?.userInfo as? [String: AnyObject])?["name"] as? String, "Anna")
         func receive(_ event: String, _ data: String) {
             self.socket.receive(#"{"event":"pusher_internal:\#(event)","channel":"presence-channel","data":\#(data)}"#)
         }
@@ -480,9 +486,9 @@ import Network
         receive("member_added", "{}")
         receive("member_removed", #""{\"user_id\":\"123\"}""#)
         receive("member_removed", #""{\"user_id\":\"123\"}""#)
-        #expect(changes.all == ["+100", "-123"] && chan.members.map(\.userId) == ["100"])
+        expect(changes.all == ["+100", "-123"] && chan.members.map(\.userId) == ["100"])
         receive("subscription_succeeded", #""{\"presence\":{\"hash\":{\"2\":null,\"1\":{}}}}""#)
-        #expect(chan.members.map(\.userId) == ["1", "2"])
+        expectEqual(chan.members.map(\.userId), ["1", "2"])
     }
 
     @Test func `the number of subscribers is reported`() async {
@@ -491,7 +497,7 @@ import Network
         let chan = pusher.subscribe("c", onSubscriptionCountChanged: { counts.record($0) })
         await settle()
         self.socket.receive(#"{"event":"pusher_internal:subscription_count","channel":"c","data":"{\"subscription_count\":5}"}"#)
-        #expect(counts.all == [5] && chan.subscriptionCount == 5)
+        expect(counts.all == [5] && chan.subscriptionCount == 5)
     }
 
     // MARK: Client events
@@ -502,7 +508,7 @@ import Network
         await settle()
         chan.trigger(eventName: "client-1", data: "text")
         chan.trigger(eventName: "client-2", data: ["name": nil, "n": 2] as [String: Int?])
-        #expect(chan.unsentEvents.map(\.name) == ["client-2", "client-1"])
+        expectEqual(chan.unsentEvents.map(\.name), ["client-2", "client-1"])
         pusher.connect()
         await settle()
         let optional: [String: String]? = ["a": "b"]
@@ -510,18 +516,19 @@ import Network
         chan.trigger(eventName: "client-4", data: Date())
         pusher.subscribe("public").trigger(eventName: "client-5", data: [:])
         await settle()
-        #expect(
-            self.socket.sent.all.filter { $0.hasPrefix(#"{"event":"client"#) } == [
+        expectEqual(
+            self.socket.sent.all.filter { $0.hasPrefix(#"{"event":"client"#) },
+            [
                 #"{"event":"client-1","data":"text","channel":"private-channel"}"#,
                 #"{"event":"client-2","data":{"n":2,"name":null},"channel":"private-channel"}"#,
                 #"{"event":"client-3","data":{"a":"b"},"channel":"private-channel"}"#,
             ])
-        #expect(
+        expect(
             self.delegate.logs.all.contains(
                 #"[PUSHER DEBUG] sendClientEvent {"event":"client-1","data":"text","channel":"private-channel"}"#))
-        #expect(
-            self.delegate.logs.all.last == "[PUSHER DEBUG] You must be subscribed to a private or presence channel to send client events")
-        #expect(self.delegate.logs.all.contains { $0.hasPrefix("[PUSHER ERROR] The data of the event can't be converted to JSON") })
+        expectEqual(
+            self.delegate.logs.all.last, "[PUSHER DEBUG] You must be subscribed to a private or presence channel to send client events")
+        expect(self.delegate.logs.all.contains { $0.hasPrefix("[PUSHER ERROR] The data of the event can't be converted to JSON") })
     }
 
     // MARK: Reentrancy
@@ -539,9 +546,9 @@ import Network
         pusher.connect()
         await settle()
         self.socket.receive(#"{"event":"e","channel":"a","data":""}"#)
-        #expect(calls.all == ["a", "b"])
+        expectEqual(calls.all, ["a", "b"])
         self.socket.receive(#"{"event":"e","channel":"a","data":""}"#)
-        #expect(calls.all == ["a", "b", "a", "late"])
+        expectEqual(calls.all, ["a", "b", "a", "late"])
     }
 
     private final class CountingConnection: PusherConnection, @unchecked Sendable {
@@ -559,7 +566,7 @@ import Network
         connection.connect()
         await settle()
         self.socket.receive(#"{"event":"e","data":""}"#)
-        #expect(connection.events.all == ["pusher:connection_established", "e"] && connection.connectionState == .connected)
+        expect(connection.events.all == ["pusher:connection_established", "e"] && connection.connectionState == .connected)
     }
 
     private final class Version5Connection: PusherConnection, @unchecked Sendable {
@@ -578,15 +585,15 @@ import Network
         let calls = EventRecorder<String>()
         connection.createGlobalChannel()
         _ = connection.globalChannel.add { calls.record($0.eventName) }
-        #expect(!connection.socketConnected && !connection.connectionEstablishedMessageReceived)
+        expect(!connection.socketConnected && !connection.connectionEstablishedMessageReceived)
         connection.connect()
         await settle()
-        #expect(connection.socketConnected && connection.connectionEstablishedMessageReceived)
+        expect(connection.socketConnected && connection.connectionEstablishedMessageReceived)
         _ = connection.events.take()
         self.socket.receive(#"{"event":"e","data":"x"}"#)
-        #expect(connection.events.all == ["e x"] && calls.all == ["e"])
+        expect(connection.events.all == ["e x"] && calls.all == ["e"])
         connection.disconnect()
-        #expect(!connection.socketConnected && !connection.connectionEstablishedMessageReceived)
+        expect(!connection.socketConnected && !connection.connectionEstablishedMessageReceived)
     }
 
     @Test func `a client that is released closes its socket`() async {
@@ -594,8 +601,8 @@ import Network
         pusher?.connect()
         await settle()
         weak let connection = pusher?.connection
-        #expect(connection != nil)
+        expect(connection != nil)
         pusher = nil
-        #expect(connection == nil && self.socket.disconnects.all.count == 1)
+        expect(connection == nil && self.socket.disconnects.all.count == 1)
     }
 }

@@ -51,34 +51,34 @@ import Network
         old.send(.text("a"))
         let new = SocketUse(socket)
         old.send(.text("lost"))
-        #expect(!old.disconnect(with: .normal))
+        expect(!old.disconnect(with: .normal))
         old.abandon()
         old.connect()
-        #expect(self.transport.calls.take() == ["1 open", "1 a", "1 flush"])
+        expectEqual(self.transport.calls.take(), ["1 open", "1 a", "1 flush"])
         // Nothing else closes the old connection.
         new.connect()
         new.send(.text("b"))
-        #expect(self.transport.calls.take() == ["1 close 1001", "2 open", "2 b", "2 flush"])
-        #expect(new.disconnect(with: .normal))
-        #expect(self.transport.calls.take() == ["2 close 1000"])
+        expectEqual(self.transport.calls.take(), ["1 close 1001", "2 open", "2 b", "2 flush"])
+        expect(new.disconnect(with: .normal))
+        expectEqual(self.transport.calls.take(), ["2 close 1000"])
         self.queue.sync {}
-        #expect(delegate.calls.all == ["disconnected 1000"])
+        expectEqual(delegate.calls.all, ["disconnected 1000"])
     }
 
     @Test func `a use that has ended can't connect`() throws {
         let socket = self.socket()
         let (abandoned, closed) = (SocketUse(socket), SocketUse(socket))
         abandoned.abandon()
-        #expect(!closed.disconnect(with: .normal))
+        expect(!closed.disconnect(with: .normal))
         abandoned.connect()
         closed.connect()
         closed.send(.text("lost"))
-        #expect(self.transport.connections.isEmpty)
+        expect(self.transport.connections.isEmpty)
         let last = SocketUse(socket)
         last.connect()
         last.abandon()
         last.connect()
-        #expect(self.transport.calls.all == ["1 open", "1 abandon"])
+        expectEqual(self.transport.calls.all, ["1 open", "1 abandon"])
     }
 
     @Test func `the end of an earlier use isn't reported to the next one`() throws {
@@ -87,13 +87,13 @@ import Network
         let old = SocketUse(socket)
         old.connect()
         self.queue.suspend()
-        #expect(old.disconnect(with: .normal))
+        expect(old.disconnect(with: .normal))
         let new = SocketUse(socket)
         self.queue.resume()
         self.queue.sync {}
-        #expect(delegate.calls.all.isEmpty)
+        expect(delegate.calls.all.isEmpty)
         new.connect()
-        #expect(self.transport.connections.count == 2)
+        expectEqual(self.transport.connections.count, 2)
     }
 
     @Test func `a socket with methods of its own is disconnected when it is abandoned`() {
@@ -102,11 +102,11 @@ import Network
         // Another thread abandons the connection before the mock begins to connect.
         socket.onCall = { call in if call == "connect" { use.abandon() } }
         use.connect()
-        #expect(socket.calls.all == ["connect", "disconnect", "disconnect"])
-        #expect(socket.disconnects.all == [.protocolCode(.goingAway), .protocolCode(.goingAway)])
+        expectEqual(socket.calls.all, ["connect", "disconnect", "disconnect"])
+        expectEqual(socket.disconnects.all, [.protocolCode(.goingAway), .protocolCode(.goingAway)])
         use.abandon()
         use.send(.text("lost"))
-        #expect(!use.disconnect(with: .normal) && socket.calls.all.count == 3)
+        expect(!use.disconnect(with: .normal) && socket.calls.all.count == 3)
     }
 
     @Test func `a socket that another use has taken over isn't disconnected after it connects`() {
@@ -119,7 +119,7 @@ import Network
             SocketUse(socket).connect()
         }
         use.connect()
-        #expect(socket.calls.all == ["connect", "disconnect", "connect"])
+        expectEqual(socket.calls.all, ["connect", "disconnect", "connect"])
     }
 
     private final class ForwardingSocket: NWWebSocket, @unchecked Sendable {
@@ -147,13 +147,13 @@ import Network
         first.connect()
         first.send(.text("a"))
         first.abandon()
-        #expect(socket.calls.take() == ["connect", "send a", "disconnect"])
-        #expect(self.transport.calls.take() == ["1 open", "1 a", "1 flush", "1 close 1001"])
+        expectEqual(socket.calls.take(), ["connect", "send a", "disconnect"])
+        expectEqual(self.transport.calls.take(), ["1 open", "1 a", "1 flush", "1 close 1001"])
         let second = SocketUse(socket)
         second.connect()
         SocketUse(socket).connect()
-        #expect(self.transport.calls.take() == ["2 open", "2 close 1001", "3 open"])
-        #expect(!second.disconnect(with: .normal) && self.transport.calls.all.isEmpty)
+        expectEqual(self.transport.calls.take(), ["2 open", "2 close 1001", "3 open"])
+        expect(!second.disconnect(with: .normal) && self.transport.calls.all.isEmpty)
     }
 
     // MARK: Connections of the engine
@@ -197,10 +197,10 @@ import Network
         let (old, new) = (try self.makeConnection(client), try self.makeConnection(client))
         old.abandon()
         old.open()
-        #expect(client.socket.calls.all.isEmpty && client.connection.state.value.current == nil)
+        expect(client.socket.calls.all.isEmpty && client.connection.state.value.current == nil)
         new.open()
         old.open()
-        #expect(client.socket.calls.all == ["connect"] && client.connection.state.value.current === new)
+        expect(client.socket.calls.all == ["connect"] && client.connection.state.value.current === new)
     }
 
     @Test func `a connection that is closed before it opens ends, and leaves the socket alone`() throws {
@@ -208,7 +208,7 @@ import Network
         let connection = try self.makeConnection(client, events)
         connection.close(.normal, reason: "")
         connection.open()
-        #expect(client.socket.calls.all.isEmpty && events.calls.all == ["closed \(CloseReason.requested)"])
+        expect(client.socket.calls.all.isEmpty && events.calls.all == ["closed \(CloseReason.requested)"])
     }
 
     @Test func `no text is sent after the connection was abandoned`() throws {
@@ -217,10 +217,10 @@ import Network
         for text in ["1", "2", "3"] { connection.enqueue(.text(text)) }
         client.socket.onCall = { call in if call == "send 1" { connection.abandon() } }
         connection.flush()
-        #expect(client.socket.calls.all == ["send 1", "disconnect"])
+        expectEqual(client.socket.calls.all, ["send 1", "disconnect"])
         connection.enqueue(.text("4"))
         connection.flush()
-        #expect(!connection.send("5") && client.socket.calls.all.count == 2)
+        expect(!connection.send("5") && client.socket.calls.all.count == 2)
     }
 
     @Test func `the socket is disconnected after the texts before, also if they are being sent`() throws {
@@ -229,8 +229,8 @@ import Network
         for text in ["1", "2"] { connection.enqueue(.text(text)) }
         client.socket.onCall = { call in if call == "send 1" { connection.close(.normal, reason: "") } }
         connection.flush()
-        #expect(client.socket.calls.all == ["send 1", "send 2", "disconnect"])
-        #expect(client.socket.disconnects.all == [.protocolCode(.normalClosure)])
+        expectEqual(client.socket.calls.all, ["send 1", "send 2", "disconnect"])
+        expectEqual(client.socket.disconnects.all, [.protocolCode(.normalClosure)])
     }
 
     @Test func `a connection whose socket is used by another one ends when it is closed`() throws {
@@ -239,9 +239,9 @@ import Network
         let other = SocketUse(client.socket)
         connection.enqueue(.text("lost"))
         connection.close(.normal, reason: "")
-        #expect(client.socket.calls.all.isEmpty && events.calls.all == ["opened", "closed \(CloseReason.requested)"])
+        expect(client.socket.calls.all.isEmpty && events.calls.all == ["opened", "closed \(CloseReason.requested)"])
         other.send(.text("a"))
-        #expect(client.socket.calls.all == ["send a"])
+        expectEqual(client.socket.calls.all, ["send a"])
     }
 
     // MARK: Reading
@@ -257,24 +257,24 @@ import Network
         // Their payloads don't wait for the queue.
         let controls = [WebSocketMessage(.ping, Array(repeating: 0, count: 125)), WebSocketMessage(.pong, Array(repeating: 0, count: 125))]
         for _ in 1...10_000 { connection.receive(controls) }
-        #expect(self.transport.calls.take() == ["1 open"])
+        expectEqual(self.transport.calls.take(), ["1 open"])
         let text = WebSocketMessage.text(String(repeating: "a", count: 200 << 10))
         for _ in 1...3 { connection.receive([text, text]) }
-        #expect(self.transport.calls.take() == ["1 pause"])
+        expectEqual(self.transport.calls.take(), ["1 pause"])
         connection.receive([text])
-        #expect(self.transport.calls.take().isEmpty)
+        expect(self.transport.calls.take().isEmpty)
         self.queue.resume()
         try await eventually { texts.all.count == 7 }
-        #expect(self.transport.calls.all == ["1 resume", "1 flush"])
+        expectEqual(self.transport.calls.all, ["1 resume", "1 flush"])
         // Once more, so that nothing of the first time is left.
         self.queue.suspend()
         for _ in 1...5 { connection.receive([text]) }
-        #expect(self.transport.calls.all.count == 2)
+        expectEqual(self.transport.calls.all.count, 2)
         connection.receive([text])
-        #expect(self.transport.calls.all.last == "1 pause")
+        expectEqual(self.transport.calls.all.last, "1 pause")
         self.queue.resume()
         try await eventually { texts.all.count == 13 }
-        #expect(self.transport.calls.all.suffix(2) == ["1 resume", "1 flush"])
+        expectEqual(self.transport.calls.all.suffix(2), ["1 resume", "1 flush"])
         withExtendedLifetime(delegate) {}
     }
 
@@ -290,8 +290,8 @@ import Network
         try await onOwnThread { for _ in 0..<count { connection.receive([text]) } }
         try await eventually { received.all.count == count }
         let calls = self.transport.calls.all.filter { $0 == "1 pause" || $0 == "1 resume" }
-        #expect(calls.count.isMultiple(of: 2))
-        #expect(calls.enumerated().allSatisfy { $0.element == ($0.offset.isMultiple(of: 2) ? "1 pause" : "1 resume") })
+        expect(calls.count.isMultiple(of: 2))
+        expect(calls.enumerated().allSatisfy { $0.element == ($0.offset.isMultiple(of: 2) ? "1 pause" : "1 resume") })
         withExtendedLifetime((socket, delegate)) {}
     }
 
@@ -314,6 +314,6 @@ import Network
         let other = PingingSocket(url: Self.url, transport: self.transport, connectionQueue: self.queue)
         other.ping(interval: 0.01)
         try await eventually { other.pings.all.count >= 5 }
-        #expect(socket.pings.all.isEmpty)
+        expect(socket.pings.all.isEmpty)
     }
 }

@@ -68,10 +68,10 @@ import Network
         let channel = pusher.subscribe(name)
         channel.trigger(eventName: "client-a", data: "x")
         self.confirm(name)
-        #expect(!channel.subscribed && channel.unsentEvents.count == 1 && self.count("subscribed \(name)") == 0)
+        expect(!channel.subscribed && channel.unsentEvents.count == 1 && self.count("subscribed \(name)") == 0)
         try #require(self.authorizer.requests.all.last).answer(Self.auth())
         self.confirm(name)
-        #expect(channel.subscribed && channel.unsentEvents.isEmpty && self.count("subscribed \(name)") == 1)
+        expect(channel.subscribed && channel.unsentEvents.isEmpty && self.count("subscribed \(name)") == 1)
     }
 
     @Test func `a confirmation after the time limit is ignored, and the next attempt is confirmed`() async {
@@ -79,15 +79,15 @@ import Network
         let channel = pusher.subscribe(name)
         self.clock.advance(by: .seconds(30))
         await settle()
-        #expect(self.count("failed \(name) with an error") == 1)
-        #expect(self.socket.sent.all.last == #"{"event":"pusher:unsubscribe","data":{"channel":"a-pending"}}"#)
+        expectEqual(self.count("failed \(name) with an error"), 1)
+        expectEqual(self.socket.sent.all.last, #"{"event":"pusher:unsubscribe","data":{"channel":"a-pending"}}"#)
         self.confirm(name)
-        #expect(!channel.subscribed && self.count("subscribed \(name)") == 0)
+        expect(!channel.subscribed && self.count("subscribed \(name)") == 0)
         self.clock.advance(by: .seconds(1))
         await settle()
-        #expect(self.socket.sent.all.last == #"{"event":"pusher:subscribe","data":{"channel":"a-pending"}}"#)
+        expectEqual(self.socket.sent.all.last, #"{"event":"pusher:subscribe","data":{"channel":"a-pending"}}"#)
         self.confirm(name)
-        #expect(channel.subscribed && self.count("subscribed \(name)") == 1)
+        expect(channel.subscribed && self.count("subscribed \(name)") == 1)
     }
 
     // MARK: Rejections
@@ -102,8 +102,8 @@ import Network
             pusher.subscribe(name)
             try #require(self.authorizer.requests.all.last).answer(Self.auth())
         }
-        #expect(data.all == ["no pusher:subscription_error", "no pusher_internal:subscription_error"])
-        #expect(self.count("failed \(name) with an error") == 2 && !channel.subscribed)
+        expectEqual(data.all, ["no pusher:subscription_error", "no pusher_internal:subscription_error"])
+        expect(self.count("failed \(name) with an error") == 2 && !channel.subscribed)
     }
 
     @Test func `a subscription that the server rejects with an error is reported, and may have been subscribed before`() async throws {
@@ -112,14 +112,14 @@ import Network
         channel.bind(eventName: "pusher:subscription_error") { data.record($0.data ?? "") }
         try #require(self.authorizer.requests.all.last).answer(Self.auth())
         await settle()
-        #expect(channel.subscribed)
+        expect(channel.subscribed)
         self.socket.receive(#"{"event":"pusher:subscription_error","channel":"\#(name)","data":"ended"}"#)
-        #expect(!channel.subscribed && data.all == ["ended"] && self.count("failed \(name) with an error") == 1)
+        expect(!channel.subscribed && data.all == ["ended"] && self.count("failed \(name) with an error") == 1)
         let other = pusher.subscribe("private-b-pending")
         other.bind(eventName: "pusher:subscription_error") { data.record($0.data ?? "") }
         try #require(self.authorizer.requests.all.last).answer(Self.auth())
         self.socket.receive(#"{"event":"pusher:error","data":{"code":4009,"message":"no"}}"#)
-        #expect(!other.subscribed && data.all == ["ended", ""] && self.count("failed private-b-pending with an error") == 1)
+        expect(!other.subscribed && data.all == ["ended", ""] && self.count("failed private-b-pending with an error") == 1)
     }
 
     // MARK: Handlers
@@ -141,8 +141,9 @@ import Network
         self.socket.receive(
             #"{"event":"pusher_internal:subscription_count","channel":"\#(name)","data":{"subscription_count":3}}"#)
         self.socket.receive(#"{"event":"price","channel":"\#(name)","data":"1"}"#)
-        #expect(
-            calls.take() == [
+        expectEqual(
+            calls.take(),
+            [
                 "client pusher:subscription_succeeded", "all pusher:subscription_succeeded",
                 "added b", #"pusher:member_added {"user_id":"b"}"#, "all pusher:member_added",
                 #"pusher:member_removed {"user_id":"b"}"#, "all pusher:member_removed",
@@ -154,7 +155,7 @@ import Network
         room.bind { _ in Issue.record("the handler was removed") }
         room.unbindAll()
         self.socket.receive(#"{"event":"price","channel":"\#(name)","data":"3"}"#)
-        #expect(calls.all == ["client price", "client price"])
+        expectEqual(calls.all, ["client price", "client price"])
     }
 
     @Test func `a channel that is subscribed in both ways is one channel`() async throws {
@@ -164,12 +165,12 @@ import Network
         await settle()
         let room = pusher.subscribeToPresenceChannel(channelName: "room", onSubscriptionCountChanged: { calls.record("count \($0)") })
         room.bind(eventName: "price") { _ in calls.record("room") }
-        #expect(channel.subscribed && room.subscribed && pusher.subscribe("room") === room)
+        expect(channel.subscribed && room.subscribed && pusher.subscribe("room") === room)
         self.socket.receive(#"{"event":"price","channel":"room","data":"1"}"#)
         self.socket.receive(#"{"event":"pusher_internal:subscription_count","channel":"room","data":{"subscription_count":2}}"#)
-        #expect(calls.all == ["channel", "room", "count 2"] && channel.subscriptionCount == 2)
+        expect(calls.all == ["channel", "room", "count 2"] && channel.subscriptionCount == 2)
         pusher.unsubscribe("room")
-        #expect(!channel.subscribed && !room.subscribed)
+        expect(!channel.subscribed && !room.subscribed)
     }
 
     // MARK: Settings
@@ -182,10 +183,10 @@ import Network
         pusher.subscribe("a-pending")
         self.clock.advance(by: .seconds(4))
         await settle()
-        #expect(self.count("failed a-pending with an error") == 0)
+        expectEqual(self.count("failed a-pending with an error"), 0)
         self.clock.advance(by: .seconds(1))
         await settle()
-        #expect(self.count("failed a-pending with an error") == 1)
+        expectEqual(self.count("failed a-pending with an error"), 1)
         self.socket.answersConnect = false
         self.socket.close(.privateCode(4200))
         await settle()
@@ -196,14 +197,14 @@ import Network
         await settle()
         self.clock.advance(by: .seconds(2))
         await settle()
-        #expect(self.socket.connects.all.count == attempts + 1)
+        expectEqual(self.socket.connects.all.count, attempts + 1)
     }
 
     @Test(arguments: [true, false]) func `the check of channel names can be turned off`(validates: Bool) async throws {
         let pusher = await self.connected { $0.validatesChannelNames = validates }
         let channel = pusher.subscribe("App.Models/User:1")
         await settle()
-        #expect(channel.subscribed == !validates)
+        expectEqual(channel.subscribed, !validates)
     }
 
     // MARK: Authorizers
@@ -211,25 +212,25 @@ import Network
     @Test func `an authorization that was passed is used once, and then the method of the options`() async throws {
         let (name, pusher) = ("private-a-pending", await self.connected())
         let channel = pusher.subscribe(name, auth: PusherAuth(auth: "key:passed"))
-        #expect(self.socket.sent.all.last?.contains("key:passed") == true && self.authorizer.requests.all.isEmpty)
+        expect(self.socket.sent.all.last?.contains("key:passed") == true && self.authorizer.requests.all.isEmpty)
         self.socket.close(.privateCode(4200))
         await settle()
         self.clock.advance(by: .seconds(1))
         await settle()
-        #expect(self.authorizer.requests.all.count == 1)
+        expectEqual(self.authorizer.requests.all.count, 1)
         try #require(self.authorizer.requests.all.last).answer(Self.auth())
-        #expect(self.socket.sent.all.last?.contains("key:abc") == true)
+        expectEqual(self.socket.sent.all.last?.contains("key:abc"), true)
         self.socket.receive(#"{"event":"pusher:subscription_error","channel":"\#(name)","data":"{}"}"#)
         pusher.subscribe(name, auth: PusherAuth(auth: "key:again"))
-        #expect(self.socket.sent.all.last?.contains("key:again") == true && self.authorizer.requests.all.count == 1)
+        expect(self.socket.sent.all.last?.contains("key:again") == true && self.authorizer.requests.all.count == 1)
         self.confirm(name)
-        #expect(channel.subscribed)
+        expect(channel.subscribed)
     }
 
     @Test func `all channels are authorized at the same time`() async {
         let pusher = await self.connected()
         for number in 1...30 { pusher.subscribe("private-\(number)") }
-        #expect(self.authorizer.requests.all.count == 30)
+        expectEqual(self.authorizer.requests.all.count, 30)
     }
 
     @Test func `only the first answer of an authorizer counts`() async throws {
@@ -238,14 +239,14 @@ import Network
         let request = try #require(self.authorizer.requests.all.last)
         request.answer(nil)
         request.answer(nil)
-        #expect(!refused.subscribed && self.count("failed private-no with an error") == 1)
+        expect(!refused.subscribed && self.count("failed private-no with an error") == 1)
         let room = pusher.subscribeToPresenceChannel(channelName: "presence-a-pending")
         let other = try #require(self.authorizer.requests.all.last)
         other.answer(Self.auth("first"))
         other.answer(Self.auth("second"))
         other.answer(nil)
-        #expect(room.myId == "first" && self.count("failed presence-a-pending with an error") == 0)
-        #expect(self.socket.sent.all.count { $0.contains("presence-a-pending") } == 1)
+        expect(room.myId == "first" && self.count("failed presence-a-pending with an error") == 0)
+        expectEqual(self.socket.sent.all.count { $0.contains("presence-a-pending") }, 1)
     }
 
     @Test(arguments: [true, false]) func `an answer for an earlier connection has no effect`(isSuccess: Bool) async throws {
@@ -258,10 +259,10 @@ import Network
         await settle()
         try #require(self.authorizer.requests.all.count == 2 && pusher.connection.socketId != stale.socketID)
         stale.answer(isSuccess ? Self.auth("stale") : nil)
-        #expect(room.myId == nil && self.count("failed \(name) with an error") == 0)
-        #expect(!self.socket.sent.all.contains { $0.contains(name) })
+        expect(room.myId == nil && self.count("failed \(name) with an error") == 0)
+        expect(!self.socket.sent.all.contains { $0.contains(name) })
         try #require(self.authorizer.requests.all.last).answer(Self.auth("anna"))
-        #expect(room.myId == "anna" && self.socket.sent.all.last?.contains(name) == true)
+        expect(room.myId == "anna" && self.socket.sent.all.last?.contains(name) == true)
     }
 
     @Test(arguments: [true, false]) func `an answer after the channel was unsubscribed has no effect`(isSuccess: Bool) async throws {
@@ -271,8 +272,8 @@ import Network
         // Also if another subscription to the same channel has begun.
         let other = pusher.subscribeToPresenceChannel(channelName: name)
         try #require(self.authorizer.requests.all.first).answer(isSuccess ? Self.auth("late") : nil)
-        #expect(room.myId == nil && other.myId == nil && self.count("failed \(name) with an error") == 0)
-        #expect(!self.socket.sent.all.contains { $0.contains(name) })
+        expect(room.myId == nil && other.myId == nil && self.count("failed \(name) with an error") == 0)
+        expect(!self.socket.sent.all.contains { $0.contains(name) })
     }
 
     // MARK: Encrypted channels
@@ -296,10 +297,10 @@ import Network
         // It was encrypted with the previous key.
         self.socket.receive(try frame("second", 1))
         self.socket.receive(try frame("third", 2))
-        #expect(data.all.isEmpty && self.authorizer.requests.all.count == 2)
+        expect(data.all.isEmpty && self.authorizer.requests.all.count == 2)
         try answer(2)
         await settle()
-        #expect(data.all == ["first", "second", "third"] && self.count("undecryptable e \(name)") == 0)
+        expect(data.all == ["first", "second", "third"] && self.count("undecryptable e \(name)") == 0)
     }
 
     @Test func `events of the protocol are delivered once on an encrypted channel`() async throws {
@@ -309,12 +310,13 @@ import Network
         let key = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
         try #require(self.authorizer.requests.all.last).answer(PusherAuth(auth: "key:abc", sharedSecret: key))
         await settle()
-        #expect(channel.subscribed)
+        expect(channel.subscribed)
         for event in ["pusher:cache_miss", "pusher:new"] { channel.bind(eventName: event) { calls.record("channel \($0.eventName)") } }
         pusher.bind { calls.record("global \($0.eventName)") }
         for event in ["pusher:cache_miss", "pusher:new"] { self.socket.receive(#"{"event":"\#(event)","channel":"\#(name)","data":"{}"}"#) }
-        #expect(
-            calls.all == [
+        expectEqual(
+            calls.all,
+            [
                 "global pusher:cache_miss", "channel pusher:cache_miss", "global pusher:new", "channel pusher:new",
             ])
     }
@@ -352,7 +354,7 @@ import Network
         pusher.connection.channels.channels["a"] = channel
         channel.interruption.value = { pusher.unsubscribe("a") }
         pusher.subscribe("a", auth: Self.auth())
-        #expect(pusher.connection.channels.find(name: "a") == nil && self.socket.sent.take() == [subscription, end])
+        expect(pusher.connection.channels.find(name: "a") == nil && self.socket.sent.take() == [subscription, end])
 
         // After `unsubscribe` has removed it, and before it calls the engine.
         pusher.connection.channels.channels["a"] = channel
@@ -362,6 +364,6 @@ import Network
         pusher.unsubscribe("a")
         await settle()
         let new = try #require(pusher.connection.channels.find(name: "a"))
-        #expect(new !== channel && new.subscribed && self.socket.sent.all == [subscription, end, subscription])
+        expect(new !== channel && new.subscribed && self.socket.sent.all == [subscription, end, subscription])
     }
 }

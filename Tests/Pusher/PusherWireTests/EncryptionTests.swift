@@ -21,25 +21,25 @@ import Testing
 
     @Test func `the shared secret of a channel follows from the master key`() throws {
         let vectors = try Self.vectors("shared-secrets")
-        #expect(vectors.count == 8)
+        expectEqual(vectors.count, 8)
         for vector in vectors {
             let key = try EncryptionKey(base64: try #require(vector["masterKey"]?.string))
             let channel = try #require(vector["channel"]?.string)
-            #expect(key.sharedSecret(of: channel).base64 == vector["sharedSecret"]?.string, "\(channel)")
+            expectEqual(key.sharedSecret(of: channel).base64, vector["sharedSecret"]?.string, "\(channel)")
         }
     }
 
     @Test func `encrypted data matches other implementations`() throws {
         let vectors = try Self.vectors("encrypted-payloads")
-        #expect(vectors.count == 6)
+        expectEqual(vectors.count, 6)
         for vector in vectors {
             let (nonce, ciphertext) = (try #require(vector["nonce"]?.string), try #require(vector["ciphertext"]?.string))
             let (key, text) = (try EncryptionKey(base64: try #require(vector["key"]?.string)), try #require(vector["text"]?.string))
             let data = #"{"nonce":"\#(nonce)","ciphertext":"\#(ciphertext)"}"#
             let payload = try Self.parsed(data)
-            #expect(try payload.decrypt(key: key) == text)
-            #expect(payload.json == data)
-            #expect(try EncryptedPayload(encrypting: text, key: key, nonce: payload.nonce) == payload)
+            try expectEqual(payload.decrypt(key: key), text)
+            expectEqual(payload.json, data)
+            try expectEqual(EncryptedPayload(encrypting: text, key: key, nonce: payload.nonce), payload)
         }
     }
 
@@ -47,17 +47,17 @@ import Testing
     func `encrypted text is decrypted with the same key only`(text: String) throws {
         let nonce = EncryptedPayload.nonce()
         let data = try EncryptedPayload(encrypting: text, key: Self.key(), nonce: nonce).json
-        #expect(!data.contains("long"))
+        expect(!data.contains("long"))
         let payload = try Self.parsed(data)
-        #expect(payload.nonce == nonce)
-        #expect(try payload.decrypt(key: Self.key()) == text)
+        expectEqual(payload.nonce, nonce)
+        try expectEqual(payload.decrypt(key: Self.key()), text)
         #expect(throws: EncryptionError.wrongKey) { try payload.decrypt(key: Self.key(8)) }
         #expect(throws: EncryptionError.wrongKey) { try payload.decrypt(key: Self.key().sharedSecret(of: "private-encrypted-a")) }
     }
 
     @Test func `a nonce has 24 random bytes`() {
         let nonces = (0..<100).map { _ in EncryptedPayload.nonce() }
-        #expect(Set(nonces).count == 100 && nonces.allSatisfy { $0.count == 24 })
+        expect(Set(nonces).count == 100 && nonces.allSatisfy { $0.count == 24 })
         #expect(throws: EncryptionError.nonceLength(8)) {
             try EncryptedPayload(encrypting: "a", key: Self.key(), nonce: [UInt8](repeating: 0, count: 8))
         }
@@ -67,13 +67,13 @@ import Testing
     @Test func `data is decrypted in every form of its JSON`() throws {
         let payload = try EncryptedPayload(encrypting: "text", key: Self.key(), nonce: [UInt8](repeating: 0xFF, count: 24))
         let (nonce, ciphertext) = (Base64.encode(payload.nonce), Base64.encode(payload.ciphertext))
-        #expect(nonce.contains("/"))
+        expect(nonce.contains("/"))
         for data in [
             payload.json, payload.json.replacing("/", with: #"\/"#), #" {"ciphertext" : "\#(ciphertext)" , "nonce":"\#(nonce)"} "#,
             #"{"version":[1],"nonce":"\#(nonce)","ciphertext":"\#(ciphertext)"}"#,
             #"{"nonce":1,"nonce":"\#(nonce)","ciphertext":"\#(ciphertext)"}"#,
         ] {
-            #expect(try Self.parsed(data).decrypt(key: Self.key()) == "text", "\(data)")
+            try expectEqual(Self.parsed(data).decrypt(key: Self.key()), "text", "\(data)")
         }
     }
 
@@ -113,21 +113,21 @@ import Testing
     }
 
     @Test func `two keys are equal if their bytes are`() throws {
-        #expect(try Self.key() == Self.key())
-        #expect(try Self.key() != Self.key(8))
-        #expect(try EncryptionKey(base64: Self.key().base64) == Self.key())
+        try expectEqual(Self.key(), Self.key())
+        try expect(Self.key() != Self.key(8))
+        try expectEqual(EncryptionKey(base64: Self.key().base64), Self.key())
     }
 
     @Test func `the text of a key contains no part of it`() throws {
         let key = try EncryptionKey(Array("a key with 32 letters: secret-01".utf8))
         for text in PrintedText.texts(of: key) + PrintedText.texts(of: ["key": key]) {
-            #expect(!text.contains("secret") && !text.contains(key.base64) && !text.contains("115, 101, 99"), "\(text)")
+            expect(!text.contains("secret") && !text.contains(key.base64) && !text.contains("115, 101, 99"), "\(text)")
         }
-        #expect("\(key)" == "EncryptionKey(bytes: <redacted>)")
+        expectEqual("\(key)", "EncryptionKey(bytes: <redacted>)")
     }
 
     @Test func `errors describe what is wrong`() {
-        #expect("\(EncryptionError.keyLength(3))" == "the key has 3 bytes; expected 32")
-        #expect("\(EncryptionError.wrongKey)" == "the data was encrypted with another key, or changed")
+        expectEqual("\(EncryptionError.keyLength(3))", "the key has 3 bytes; expected 32")
+        expectEqual("\(EncryptionError.wrongKey)", "the data was encrypted with another key, or changed")
     }
 }

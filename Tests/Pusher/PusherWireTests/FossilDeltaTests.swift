@@ -21,7 +21,7 @@ import Testing
         ("4\n4:ßß33cxEV;", "", "ßß"), ("4\n2@0,2@0,33cxEV;", "ß", "ßß"),
     ])
     func `instructions are carried out in order`(delta: String, base: String, result: String) throws {
-        #expect(try Self.apply(delta, to: base) == result)
+        try expectEqual(Self.apply(delta, to: base), result)
     }
 
     @Test(arguments: [
@@ -50,7 +50,7 @@ import Testing
 
     @Test func `the size of the result is limited before it is built`() throws {
         let delta = "B\n5@0,6: world19x_VR;"
-        #expect(try Self.apply(delta, to: "hello", limit: 11) == "hello world")
+        try expectEqual(Self.apply(delta, to: "hello", limit: 11), "hello world")
         #expect(throws: FossilDeltaError.tooLarge(10)) { try Self.apply(delta, to: "hello", limit: 10) }
         // It states 4 GiB, and has 400 bytes.
         let copies = String(repeating: "1_@0,", count: 4)
@@ -72,13 +72,13 @@ import Testing
         for text in texts {
             for base in texts {
                 let delta = FossilDelta.make(Array(text.utf8), from: Array(base.utf8))
-                #expect(try FossilDelta.apply(delta, to: Array(base.utf8), limit: text.utf8.count) == Array(text.utf8))
+                try expectEqual(FossilDelta.apply(delta, to: Array(base.utf8), limit: text.utf8.count), Array(text.utf8))
             }
         }
         let changed = base.replacingOccurrences(of: "12.5", with: "13")
-        #expect(FossilDelta.make(Array(changed.utf8), from: Array(base.utf8)).count < base.utf8.count / 2)
+        expect(FossilDelta.make(Array(changed.utf8), from: Array(base.utf8)).count < base.utf8.count / 2)
         // Nothing in common: no more than the text and a few bytes.
-        #expect(FossilDelta.make(Array(repeating: 1, count: 10_000), from: Array(repeating: 2, count: 10_000)).count < 10_020)
+        expect(FossilDelta.make(Array(repeating: 1, count: 10_000), from: Array(repeating: 2, count: 10_000)).count < 10_020)
     }
 
     @Test func `random changes are restored`() throws {
@@ -93,7 +93,7 @@ import Testing
                 text.insert(contentsOf: part, at: Int.random(in: 0...text.count, using: &generator))
             }
             let delta = FossilDelta.make(text, from: base)
-            #expect(try FossilDelta.apply(delta, to: base, limit: text.count) == text, "\(replay(seed))")
+            try expectEqual(FossilDelta.apply(delta, to: base, limit: text.count), text, "\(replay(seed))")
         }
     }
 
@@ -106,10 +106,10 @@ import Testing
                 var changed = delta
                 changed[index] ^= 1 << UInt8(bit)
                 if let result = try? FossilDelta.apply(changed, to: base, limit: 1_000) {
-                    #expect(result == text, "byte \(index), bit \(bit)")
+                    expectEqual(result, text, "byte \(index), bit \(bit)")
                 }
             }
-            #expect((try? FossilDelta.apply(Array(delta[..<index]), to: base, limit: 1_000)) == nil)
+            expectNil((try? FossilDelta.apply(Array(delta[..<index]), to: base, limit: 1_000)))
         }
     }
 
@@ -130,7 +130,7 @@ import Testing
         ]
         for (frame, number, group, text) in frames {
             let sequence = try #require(try Self.sequence(frame))
-            #expect(sequence.number == number && sequence.group == group && sequence.text == text, "\(frame)")
+            expect(sequence.number == number && sequence.group == group && sequence.text == text, "\(frame)")
         }
         // No text of sockudo, whose members have no spaces between them.
         for frame in [
@@ -142,7 +142,7 @@ import Testing
             #"{"event":"a","__delta_seq":99999999999999999999}"#,
         ] {
             let isMissing = try Self.sequence(frame) == nil
-            #expect(isMissing, "\(frame)")
+            expect(isMissing, "\(frame)")
         }
     }
 
@@ -154,18 +154,18 @@ import Testing
         for number in 0..<DeltaBases.countLimit { bases.set(base("\(number)")) }
         bases.set(base("0"))
         bases.set(base("new"))
-        #expect(bases.base("0", group: nil) != nil && bases.base("1", group: nil) == nil && bases.base("2", group: nil) != nil)
+        expect(bases.base("0", group: nil) != nil && bases.base("1", group: nil) == nil && bases.base("2", group: nil) != nil)
         // The same event with another conflation key, or without one, is another one.
         bases.set(base("0", "x", [2]))
-        #expect(bases.base("0", group: nil)?.text == [1] && bases.base("0", group: "x")?.text == [2] && bases.base("0", group: "") == nil)
+        expect(bases.base("0", group: nil)?.text == [1] && bases.base("0", group: "x")?.text == [2] && bases.base("0", group: "") == nil)
         bases.remove(group: "x")
-        #expect(bases.base("0", group: nil) != nil && bases.base("0", group: "x") == nil)
+        expect(bases.base("0", group: nil) != nil && bases.base("0", group: "x") == nil)
 
         bases.set(base("large", nil, Array(repeating: 0, count: DeltaBases.byteLimit - 1)))
-        #expect(bases.base("new", group: nil) != nil && bases.base("0", group: nil) == nil)
+        expect(bases.base("new", group: nil) != nil && bases.base("0", group: nil) == nil)
         bases.set(base("large", nil, nil))
         bases.set(base("other", nil, Array(repeating: 0, count: DeltaBases.byteLimit + 1)))
-        #expect(bases.base("other", group: nil)?.text != nil && bases.base("new", group: nil) == nil)
+        expect(bases.base("other", group: nil)?.text != nil && bases.base("new", group: nil) == nil)
     }
 
     /// Compares with a list that is ordered by use.
@@ -196,9 +196,9 @@ import Testing
             for group in [nil, 0, 1, 2] {
                 for event in 0..<600 where bases.base("\(event)", group: group.map { "\($0)" }) != nil { kept += 1 }
             }
-            #expect(kept == entries.count, "\(replay(seed))")
+            expectEqual(kept, entries.count, "\(replay(seed))")
             for (event, group, text) in entries {
-                #expect(bases.base("\(event)", group: group.map { "\($0)" })?.text?.count == text?.count, "\(replay(seed))")
+                expectEqual(bases.base("\(event)", group: group.map { "\($0)" })?.text?.count, text?.count, "\(replay(seed))")
             }
         }
     }
@@ -206,17 +206,16 @@ import Testing
     @Test func `frames of deltas have the form of sockudo`() {
         func text(_ message: WebSocketMessage) -> String { String(decoding: PusherFrames.version2(message).bytes, as: UTF8.self) }
         let event = PusherFrames.event("a", channel: "c", data: "1")
-        #expect(text(PusherFrames.sequenced(event, 3)) == #"{"event":"a","channel":"c","data":"1","__delta_seq":3}"#)
-        #expect(
-            text(PusherFrames.delta("a", channel: "c", [1, 2], sequence: 3, base: 2))
-                == #"{"event":"sockudo:delta","channel":"c","data":{"event":"a","delta":"AQI=","seq":3,"algorithm":"fossil","base_index":2}}"#
-        )
-        #expect(
-            text(PusherFrames.deltaCompressionEnabled())
-                == #"{"event":"sockudo:delta_compression_enabled","data":{"enabled":true,"algorithm":"fossil"}}"#)
-        #expect(text(PusherFrames.deltaSyncError("c")).hasSuffix(#":delta_sync_error","data":{"channel":"c"}}"#))
+        expectEqual(text(PusherFrames.sequenced(event, 3)), #"{"event":"a","channel":"c","data":"1","__delta_seq":3}"#)
+        expectEqual(
+            text(PusherFrames.delta("a", channel: "c", [1, 2], sequence: 3, base: 2)),
+            #"{"event":"sockudo:delta","channel":"c","data":{"event":"a","delta":"AQI=","seq":3,"algorithm":"fossil","base_index":2}}"#)
+        expectEqual(
+            text(PusherFrames.deltaCompressionEnabled()),
+            #"{"event":"sockudo:delta_compression_enabled","data":{"enabled":true,"algorithm":"fossil"}}"#)
+        expect(text(PusherFrames.deltaSyncError("c")).hasSuffix(#":delta_sync_error","data":{"channel":"c"}}"#))
         if let tags = EventTags(["b": "2", "a": "\""]) {
-            #expect(text(PusherFrames.tagged(event, tags)) == #"{"event":"a","channel":"c","data":"1","tags":{"a":"\"","b":"2"}}"#)
+            expectEqual(text(PusherFrames.tagged(event, tags)), #"{"event":"a","channel":"c","data":"1","tags":{"a":"\"","b":"2"}}"#)
         }
     }
 }

@@ -18,9 +18,9 @@ import Testing
         let connection = signalR.connectionBuilder("/chat").withUrl(url: signalR.url("/chat"), options: options).build()
         await #expect(throws: AuthError.loginRequired) { try await connection.start() }
         let error = await #expect(throws: HubError.self) { try await connection.client.start() }
-        #expect(error?.code == .tokenFailed && error?.cause as? AuthError == .loginRequired)
-        guard case .stopped(let stored?) = connection.client.state else { return #expect(Bool(false), "it should be stopped") }
-        #expect(stored == error && stored.cause == nil)
+        expect(error?.code == .tokenFailed && error?.cause as? AuthError == .loginRequired)
+        guard case .stopped(let stored?) = connection.client.state else { return expect(Bool(false), "it should be stopped") }
+        expect(stored == error && stored.cause == nil)
     }
 
     @Test func `what an HttpClient throws is thrown by start as it is, and is a cause`() async throws {
@@ -35,10 +35,10 @@ import Testing
         await #expect(throws: AuthError.loginRequired) { try await connection.start() }
         let error = await #expect(throws: HubError.self) { try await connection.client.start() }
         let cause = try #require(error?.cause as? TransportError)
-        #expect(cause.cause as? AuthError == .loginRequired)
-        #expect("\(String(reflecting: cause))".contains("loginRequired") == false)
-        guard case .stopped(let stored?) = connection.client.state else { return #expect(Bool(false), "it should be stopped") }
-        #expect((stored.cause as? TransportError)?.cause == nil && stored == error)
+        expectEqual(cause.cause as? AuthError, .loginRequired)
+        expectEqual("\(String(reflecting: cause))".contains("loginRequired"), false)
+        guard case .stopped(let stored?) = connection.client.state else { return expect(Bool(false), "it should be stopped") }
+        expect((stored.cause as? TransportError)?.cause == nil && stored == error)
     }
 
     @Test func `what a policy for reconnects throws is the cause of the end`() async throws {
@@ -55,7 +55,7 @@ import Testing
 
     @Test func `an error that has lost its type is described by its message`() {
         let errors: [any Error] = [HubError(.timedOut, "too late"), SignalRError.invalidOperation("too late")]
-        #expect(errors.map(\.localizedDescription) == ["too late", "too late"])
-        #expect(SignalRError.connectionAborted.localizedDescription == SignalRError.connectionAborted.description)
+        expectEqual(errors.map(\.localizedDescription), ["too late", "too late"])
+        expectEqual(SignalRError.connectionAborted.localizedDescription, SignalRError.connectionAborted.description)
     }
 }

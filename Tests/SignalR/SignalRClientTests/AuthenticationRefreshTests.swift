@@ -67,8 +67,8 @@ private final class RefreshFixture: Sendable {
         let results = Self.record(connection)
         await #expect(throws: SignalRError.self) { try await connection.refreshAuthentication() }
         try await connection.start()
-        #expect(try await connection.refreshAuthentication() == 3600)
-        #expect(fixture.tokens.all == ["anna-1", "anna-2"])
+        try await expectEqual(connection.refreshAuthentication(), 3600)
+        expectEqual(fixture.tokens.all, ["anna-1", "anna-2"])
         fixture.next.withLock { $0 = "bob-1" }
         await #expect {
             try await connection.refreshAuthentication()
@@ -78,7 +78,7 @@ private final class RefreshFixture: Sendable {
         }
         try await eventually { results.all == ["refreshed: 3600.0", "failed: 403 permission_change_rejected"] }
         let user: String = try await connection.invoke(method: "User")
-        #expect(user == "anna")
+        expectEqual(user, "anna")
         await connection.stop()
     }
 
@@ -97,8 +97,8 @@ private final class RefreshFixture: Sendable {
         signalR.server.faults.unauthorizedRequests = 1
         signalR.clock.advance(by: .seconds(3480))
         try await eventually { results.all.count == 4 }
-        #expect(results.all.last == "failed: 401 invalid_token")
-        #expect(connection.connectionId == id && id != nil)
+        expectEqual(results.all.last, "failed: 401 invalid_token")
+        expect(connection.connectionId == id && id != nil)
         await connection.stop()
     }
 
@@ -106,10 +106,10 @@ private final class RefreshFixture: Sendable {
         let fixture = RefreshFixture()
         let signalR = try await InMemorySignalR(configuration: fixture.configuration, hooks: fixture.hooks)
         let builder = fixture.builder(signalR)
-        #expect(!builder.build().client.configuration.refreshesAuthentication)
+        expect(!builder.build().client.configuration.refreshesAuthentication)
         let configuration = builder.withAuthenticationRefresh().build().client.configuration
-        #expect(configuration.refreshesAuthentication && configuration.refreshBeforeExpiration == .seconds(300))
-        #expect(!builder.withAuthenticationRefresh(enableAutoRefresh: false).build().client.configuration.refreshesAuthentication)
+        expect(configuration.refreshesAuthentication && configuration.refreshBeforeExpiration == .seconds(300))
+        expect(!builder.withAuthenticationRefresh(enableAutoRefresh: false).build().client.configuration.refreshesAuthentication)
     }
 
 }
@@ -129,11 +129,11 @@ private final class RefreshFixture: Sendable {
         configuration.allowLongTimes()
         let client = HubClient(configuration)
         try await client.start()
-        #expect(try await client.refreshAuthentication() == .seconds(3600))
+        try await expectEqual(client.refreshAuthentication(), .seconds(3600))
         fixture.next.withLock { $0 = "bob-1" }
         let error = await #expect(throws: HubError.self) { try await client.refreshAuthentication() }
-        #expect(error?.status == 403 && error?.serverCode == "permission_change_rejected")
-        #expect(try await client.invoke("User", as: String.self) == "anna")
+        expect(error?.status == 403 && error?.serverCode == "permission_change_rejected")
+        try await expectEqual(client.invoke("User", as: String.self), "anna")
         client.stop()
         await server.stop()
     }

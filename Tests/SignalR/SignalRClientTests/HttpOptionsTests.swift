@@ -22,9 +22,9 @@ import Testing
         let builder = signalR.connectionBuilder("/hub")
         let connection = builder.withUrl(url: signalR.url("/hub"), options: options).build()
         try await connection.start()
-        #expect(requests.all.map(\.isNegotiation) == [true, false])
-        #expect(requests.all.allSatisfy { $0.token == "secret-token" && $0.request.headers["X-Client"] == "test" })
-        #expect(requests.all.allSatisfy { $0.request.headers["X-Requested-With"] == "XMLHttpRequest" })
+        expectEqual(requests.all.map(\.isNegotiation), [true, false])
+        expect(requests.all.allSatisfy { $0.token == "secret-token" && $0.request.headers["X-Client"] == "test" })
+        expect(requests.all.allSatisfy { $0.request.headers["X-Requested-With"] == "XMLHttpRequest" })
     }
 
     @Test func `a rejected token is asked for once more`() async throws {
@@ -41,10 +41,10 @@ import Testing
         let url = signalR.url("/hub")
         let connection = signalR.connectionBuilder("/hub").withUrl(url: url, options: options).build()
         try await connection.start()
-        #expect(tokens.all.count == 2)
+        expectEqual(tokens.all.count, 2)
         await connection.stop()
         await #expect(throws: SignalRError.self) { try await connection.start() }
-        #expect(tokens.all.count == 4)
+        expectEqual(tokens.all.count, 4)
     }
 
     @Test func `the application's client sends the negotiation`() async throws {
@@ -74,9 +74,9 @@ import Testing
                 try await connection.start()
             } throws: { "\($0)".contains(expected) }
             let request = try #require(client.requests.all.first)
-            #expect(request.method == .POST)
-            #expect(request.url.hasSuffix("/hub/negotiate?negotiateVersion=1"))
-            #expect(request.timeout == 7)
+            expectEqual(request.method, .POST)
+            expect(request.url.hasSuffix("/hub/negotiate?negotiateVersion=1"))
+            expectEqual(request.timeout, 7)
         }
     }
 
@@ -102,9 +102,9 @@ import Testing
             try await eventually { handler.messages.all.contains { $0.1.contains("There is no handler for the method Unknown") } }
             await connection.stop()
         }
-        #expect(Set(all.messages.all.map(\.0)).isSuperset(of: [.debug, .information, .warning]))
-        #expect(warnings.messages.all.allSatisfy { $0.0.rawValue >= LogLevel.warning.rawValue })
-        #expect(!all.messages.all.contains { $0.1.contains("secret-token") || $0.1.contains("private text") })
+        expect(Set(all.messages.all.map(\.0)).isSuperset(of: [.debug, .information, .warning]))
+        expect(warnings.messages.all.allSatisfy { $0.0.rawValue >= LogLevel.warning.rawValue })
+        expect(!all.messages.all.contains { $0.1.contains("secret-token") || $0.1.contains("private text") })
         options.logMessageContent = true
         let content = Handler()
         let connection = signalR.connectionBuilder("/hub").withUrl(url: url, options: options)
@@ -112,8 +112,8 @@ import Testing
         try await connection.start()
         try await hub.clients.all.send("Unknown", "private text")
         try await eventually { content.messages.all.contains { $0.0 == .debug && $0.1.contains("private text") } }
-        #expect(!content.messages.all.contains { $0.1.contains("secret-token") })
+        expect(!content.messages.all.contains { $0.1.contains("secret-token") })
         let message: LogMessage = "interpolated \(1)"
-        #expect(message.description == "interpolated 1")
+        expectEqual(message.description, "interpolated 1")
     }
 }

@@ -17,11 +17,11 @@ import Testing
         let closed = EventRecorder<Int>()
         connection.onClosed { _ in closed.record(1) }
         await connection.stop()
-        #expect(closed.all.isEmpty)
+        expect(closed.all.isEmpty)
         // It waits for handlers as before.
         try await connection.start()
         await connection.stop()
-        #expect(closed.all == [1])
+        expectEqual(closed.all, [1])
     }
 
     @Test func `a handler of a loss that waits doesn't lose the reconnect behind many errors`() async throws {
@@ -65,7 +65,7 @@ import Testing
         try await hub.clients.all.send("Start", 1)
         try await hub.clients.all.send("End")
         try await eventually { calls.all.count == 2 }
-        #expect(calls.all == [1, 0] && errors.all.isEmpty)
+        expect(calls.all == [1, 0] && errors.all.isEmpty)
         let client = hub.clients.client(try #require(connection.connectionId))
         await #expect {
             let _: Int = try await client.invoke("Start", 2)
@@ -73,9 +73,9 @@ import Testing
             guard let error = error as? HubInvocationError else { return false }
             return error.code == .failed && error.message.contains("of the handler can't be encoded") && error.message.contains("Task")
         }
-        #expect(calls.all == [1, 0, 2])
-        #expect(errors.all.count == 1 && errors.all.first?.code == .handlerFailed)
-        #expect(connection.client.counters.decodingFailures == 0)
+        expectEqual(calls.all, [1, 0, 2])
+        expect(errors.all.count == 1 && errors.all.first?.code == .handlerFailed)
+        expectEqual(connection.client.counters.decodingFailures, 0)
         withExtendedLifetime(token) {}
     }
 
@@ -95,13 +95,13 @@ import Testing
         let expected: [Duration] = [.zero, .seconds(2), .seconds(10), .seconds(30)]
         for count in 1...4 {
             try await eventually { delays.all.count == count || closed.all.count == 1 }
-            #expect(delays.all == Array(expected.prefix(count)))
+            expectEqual(delays.all, Array(expected.prefix(count)))
             // A delay of zero is the shortest delay.
             signalR.clock.advance(by: max(.nanoseconds(1), expected[count - 1]))
         }
         try await eventually { closed.all.count == 1 }
-        #expect(delays.all == expected)
-        #expect(await connection.state() == .Stopped)
+        expectEqual(delays.all, expected)
+        await expectEqual(connection.state(), .Stopped)
         withExtendedLifetime(token) {}
     }
 
@@ -135,9 +135,9 @@ import Testing
         let url = signalR.url("/hub")
         let connection = signalR.connectionBuilder("/hub").withUrl(url: url, options: options).build()
         try await connection.start()
-        #expect(requests.all.map(\.isNegotiation) == [true, false])
-        #expect(requests.all.first?.request.headers["Cookie"] == nil)
-        #expect(requests.all.last?.request.headers["Cookie"] == "affinity=a1; other=2")
+        expectEqual(requests.all.map(\.isNegotiation), [true, false])
+        expectNil(requests.all.first?.request.headers["Cookie"])
+        expectEqual(requests.all.last?.request.headers["Cookie"], "affinity=a1; other=2")
         await connection.stop()
     }
 }

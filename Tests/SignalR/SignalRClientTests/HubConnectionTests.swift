@@ -37,9 +37,9 @@ import Testing
         let connection = (url.map { builder.withUrl(url: $0, options: options) } ?? builder).build()
         let states = Self.record(connection)
         await #expect(throws: expected) { try await connection.start() }
-        #expect(await connection.state() == .Stopped)
+        await expectEqual(connection.state(), .Stopped)
         await connection.stop()
-        #expect(states.all.isEmpty)
+        expect(states.all.isEmpty)
     }
 
     @Test func `settings for which the builder has no method can be made`() async throws {
@@ -51,10 +51,10 @@ import Testing
             .withServerTimeout(serverTimeout: 77)
             .build()
         let configuration = connection.client.configuration
-        #expect(configuration.retriesFirstStart && configuration.messageLimit == 1 << 10 && configuration.serverTimeout == .seconds(77))
-        #expect(!connection.client.isConnected)
+        expect(configuration.retriesFirstStart && configuration.messageLimit == 1 << 10 && configuration.serverTimeout == .seconds(77))
+        expect(!connection.client.isConnected)
         try await connection.start()
-        #expect(connection.client.isConnected)
+        expect(connection.client.isConnected)
         await connection.stop()
         // A limit that is invalid is an error of the start.
         let invalid = signalR.connectionBuilder("/chat").withConfiguration { $0.messageLimit = 0 }.build()
@@ -71,9 +71,9 @@ import Testing
         }
         let client = signalR.client("/chat")
         let error = await #expect(throws: HubError.self) { try await client.start() }
-        #expect(error?.message.contains("Set accessToken.") == true)
+        expectEqual(error?.message.contains("Set accessToken."), true)
         let long = SignalRError.invocationError(String(repeating: "x", count: 5000))
-        #expect(long.description.count <= 1000 && long.description.hasPrefix("The server completed the call with an error: xxx"))
+        expect(long.description.count <= 1000 && long.description.hasPrefix("The server completed the call with an error: xxx"))
     }
 
     @Test(arguments: ["", "localhost/hub", "ftp://localhost/hub", "http://", "http://a b/"])
@@ -93,16 +93,16 @@ import Testing
         let states = Self.record(connection)
         for round in 1...3 {
             try await connection.start()
-            #expect(connection.connectionId != nil)
+            expect(connection.connectionId != nil)
             await #expect(throws: SignalRError.self) { try await connection.start() }
             let sum: Int = try await connection.invoke(method: "Add", arguments: round, 1)
-            #expect(sum == round + 1)
+            expectEqual(sum, round + 1)
             await connection.stop()
-            #expect(await connection.state() == .Stopped)
-            #expect(connection.connectionId == nil)
-            #expect(states.all.count == round)
+            await expectEqual(connection.state(), .Stopped)
+            expectNil(connection.connectionId)
+            expectEqual(states.all.count, round)
         }
-        #expect(Set(states.all) == ["closed without an error"])
+        expectEqual(Set(states.all), ["closed without an error"])
         await #expect(throws: SignalRError.self) { try await connection.send(method: "Add") }
     }
 
@@ -111,9 +111,9 @@ import Testing
         signalR.server.hub("/chat").on("Add") { (caller, a: Int, b: Int) in a + b }
         let connection = HubConnection(signalR.client("/chat") { ($0.allowedTransports, $0.skipsNegotiation) = (.webSockets, true) })
         try await connection.start()
-        #expect(connection.connectionId == nil)
+        expectNil(connection.connectionId)
         let sum: Int = try await connection.invoke(method: "Add", arguments: 1, 2)
-        #expect(sum == 3)
+        expectEqual(sum, 3)
     }
 
     @Test func `a failed start throws its reason and isn't a closed connection`() async throws {
@@ -125,9 +125,9 @@ import Testing
         await #expect(throws: SignalRError.negotiationError("The server rejected the negotiation: no more connections")) {
             try await connection.start()
         }
-        #expect(await connection.state() == .Stopped)
+        await expectEqual(connection.state(), .Stopped)
         await connection.stop()
-        #expect(states.all.isEmpty)
+        expect(states.all.isEmpty)
     }
 
     @Test func `a loss is reported once, and the reconnect too`() async throws {
@@ -144,15 +144,15 @@ import Testing
         // A delay of zero is the shortest delay.
         signalR.clock.advance(by: .nanoseconds(1))
         try await eventually { updates.all.contains(.connectingIn(.seconds(2))) }
-        #expect(await connection.state() == .Reconnecting)
+        await expectEqual(connection.state(), .Reconnecting)
         await #expect(throws: SignalRError.self) { try await connection.invoke(method: "Add", arguments: 1, 2) }
         signalR.server.faults.negotiationStatus = nil
         signalR.clock.advance(by: .seconds(2))
         try await eventually { states.all.count == 2 }
-        #expect(states.all == ["reconnecting because of an error", "reconnected"])
-        #expect(connection.connectionId != first)
+        expectEqual(states.all, ["reconnecting because of an error", "reconnected"])
+        expect(connection.connectionId != first)
         let sum: Int = try await connection.invoke(method: "Add", arguments: 1, 2)
-        #expect(sum == 3)
+        expectEqual(sum, 3)
         withExtendedLifetime(token) {}
     }
 
@@ -166,9 +166,9 @@ import Testing
         signalR.server.drop(try #require(connection.connectionId))
         signalR.clock.advance(by: .nanoseconds(1))
         try await eventually { states.all.count == 2 }
-        #expect(states.all.first == "reconnecting because of an error")
-        #expect(states.all.last?.contains("no more connections") == true)
-        #expect(await connection.state() == .Stopped)
+        expectEqual(states.all.first, "reconnecting because of an error")
+        expectEqual(states.all.last?.contains("no more connections"), true)
+        await expectEqual(connection.state(), .Stopped)
     }
 
     @Test func `without automatic reconnects, a loss closes the connection`() async throws {
@@ -179,7 +179,7 @@ import Testing
         try await connection.start()
         signalR.server.close(try #require(connection.connectionId), error: "the hub is being closed", allowReconnect: true)
         try await eventually { states.all.count == 1 }
-        #expect(states.all[0].contains("the hub is being closed"), "\(states.all)")
+        expect(states.all[0].contains("the hub is being closed"), "\(states.all)")
     }
 
     @Test func `a policy decides with the count, the time and the reason`() async throws {
@@ -207,9 +207,9 @@ import Testing
             }
         }
         try await eventually { states.all.count == 2 }
-        #expect(policy.contexts.all.map(\.retryCount) == [0, 1, 2])
-        #expect(policy.contexts.all.map(\.elapsed) == [0, 5, 10])
-        #expect(policy.contexts.all.allSatisfy { $0.retryReason != nil })
+        expectEqual(policy.contexts.all.map(\.retryCount), [0, 1, 2])
+        expectEqual(policy.contexts.all.map(\.elapsed), [0, 5, 10])
+        expect(policy.contexts.all.allSatisfy { $0.retryReason != nil })
     }
 
     // MARK: Stopping
@@ -230,10 +230,10 @@ import Testing
             done.record(3)
         }
         try await eventually { signalR.clock.sleepingTaskCount == 1 }
-        #expect(done.all.isEmpty)
+        expect(done.all.isEmpty)
         signalR.clock.advance(by: .seconds(1))
         await stopping.value
-        #expect(done.all == [1, 2, 3])
+        expectEqual(done.all, [1, 2, 3])
     }
 
     @Test func `a stop whose task is cancelled returns`() async throws {
@@ -246,7 +246,7 @@ import Testing
         try await eventually { signalR.clock.sleepingTaskCount == 1 }
         stopping.cancel()
         await stopping.value
-        #expect(await connection.state() == .Stopped)
+        await expectEqual(connection.state(), .Stopped)
     }
 
     @Test func `a handler can stop and start the connection`() async throws {
@@ -269,10 +269,10 @@ import Testing
         try await connection.start()
         signalR.server.drop(try #require(connection.connectionId))
         try await eventually { events.all.count == 2 }
-        #expect(events.all == ["stopped", "started"])
+        expectEqual(events.all, ["stopped", "started"])
         try await hub.clients.all.send("Stop")
         try await eventually { events.all.count == 4 }
-        #expect(events.all.suffix(2) == ["started", "stopped by the server's call"])
+        expectEqual(events.all.suffix(2), ["started", "stopped by the server's call"])
     }
 
     @Test func `releasing the connection closes it`() async throws {
@@ -284,10 +284,10 @@ import Testing
         connection?.onClosed { _ in }
         await connection?.on("Call") { (text: String) in text }
         try await connection?.start()
-        #expect(hub.connectionIDs.count == 1)
+        expectEqual(hub.connectionIDs.count, 1)
         connection = nil
-        #expect(weakConnection == nil)
-        #expect(weakClient == nil)
+        expectNil(weakConnection)
+        expectNil(weakClient)
         try await eventually { hub.connectionIDs.isEmpty }
     }
 }

@@ -51,7 +51,7 @@ struct HubNginxTests {
             Self.stream(server)
             let client = try makeClient(HubTransportKinds(transport))
             try await client.start()
-            #expect(client.transport == transport)
+            expectEqual(client.transport, transport)
             try await expectCallsAndStream(client)
             client.stop()
             try await eventually { server.hub("/chat").connectionIDs.isEmpty }
@@ -65,8 +65,8 @@ struct HubNginxTests {
         } _: { _, makeClient in
             let client = try makeClient(.all)
             try await client.start()
-            #expect(client.transport == .serverSentEvents)
-            #expect(try await client.invoke("Add", 1, 2, as: Int.self) == 3)
+            expectEqual(client.transport, .serverSentEvents)
+            try await expectEqual(client.invoke("Add", 1, 2, as: Int.self), 3)
             client.stop()
         }
     }

@@ -153,17 +153,17 @@ import Testing
         others["HubInvocationError.Code"] = errors.map(\.code)
 
         for (name, values) in secrets.merging(others, uniquingKeysWith: +) {
-            #expect(!values.isEmpty, "\(name)")
+            expect(!values.isEmpty, "\(name)")
             for value in values {
-                #expect(PrintedText.typeName(of: value) == name)
+                expectEqual(PrintedText.typeName(of: value), name)
                 let leak = PrintedText.texts(of: value).first { $0.contains(Self.marker) }
-                #expect(leak == nil, "\(name)")
+                expectNil(leak, "\(name)")
             }
         }
         let declared = try PublicDeclarations.types(in: "Sources/SignalR")
         let listed = Set(secrets.keys).union(others.keys)
-        #expect(declared.subtracting(listed).sorted() == [], "add a value of each new type to one of the lists")
-        #expect(listed.subtracting(declared).sorted() == [], "remove the types that no longer exist")
+        expectEqual(declared.subtracting(listed).sorted(), [], "add a value of each new type to one of the lists")
+        expectEqual(listed.subtracting(declared).sorted(), [], "remove the types that no longer exist")
         client.stop()
     }
 }

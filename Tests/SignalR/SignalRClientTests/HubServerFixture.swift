@@ -98,8 +98,8 @@ func expectConnection(lasts duration: Duration, _ makeClient: () throws -> HubCl
 
 /// Calls the method `Add` of a hub several times, and receives a long stream of its method `Count`.
 func expectCallsAndStream(_ client: HubClient) async throws {
-    for number in 0..<20 { #expect(try await client.invoke("Add", number, 1, as: Int.self) == number + 1) }
+    for number in 0..<20 { try await expectEqual(client.invoke("Add", number, 1, as: Int.self), number + 1) }
     var items: [Int] = []
     for try await item in try client.stream("Count", 500, of: Int.self) { items.append(item) }
-    #expect(items == Array(0..<500))
+    expectEqual(items, Array(0..<500))
 }

@@ -99,22 +99,22 @@ struct HubTLSTests {
         let client = HubClient(configuration)
         client.on("Answer") { (question: String) in "\(question) because" }
         try await client.start()
-        #expect(running.requests.all == [true, false])
-        #expect(try await client.invoke("Add", 40, 2, as: Int.self) == 42)
+        expectEqual(running.requests.all, [true, false])
+        try await expectEqual(client.invoke("Add", 40, 2, as: Int.self), 42)
         // More than a record of TLS contains.
         let text = String(repeating: "é", count: 10_000)
-        #expect(try await client.invoke("Echo", text, as: String.self) == text)
-        #expect(try await client.invoke("Ask", "Answer", "why", as: String.self) == "why because")
+        try await expectEqual(client.invoke("Echo", text, as: String.self), text)
+        try await expectEqual(client.invoke("Ask", "Answer", "why", as: String.self), "why because")
         var numbers: [Int] = []
         for try await number in try client.stream("Count", 1_000, of: Int.self) { numbers.append(number) }
-        #expect(numbers == Array(0..<1_000))
+        expectEqual(numbers, Array(0..<1_000))
 
         let (updates, first) = (client.updates(), client.connectionID)
         running.server.drop(try #require(first))
         _ = await updates.first { if case .reconnected = $0 { true } else { false } }
-        #expect(client.connectionID != nil && client.connectionID != first)
-        #expect(running.requests.all == [true, false, true, false])
-        #expect(try await client.invoke("Add", 1, 2, as: Int.self) == 3)
+        expect(client.connectionID != nil && client.connectionID != first)
+        expectEqual(running.requests.all, [true, false, true, false])
+        try await expectEqual(client.invoke("Add", 1, 2, as: Int.self), 3)
         client.stop()
         await running.server.stop()
     }
@@ -129,14 +129,14 @@ struct HubTLSTests {
         configuration.allowedTransports = .webSockets
         let client = HubClient(configuration)
         let error = await #expect(throws: HubError.self) { try await client.start() }
-        #expect(error?.code == .connectionLost && error?.transportError?.code == .certificateRejected)
-        #expect(error?.message.contains(running.rejection) == true, "\(error?.message ?? "no error")")
+        expect(error?.code == .connectionLost && error?.transportError?.code == .certificateRejected)
+        expectEqual(error?.message.contains(running.rejection), true, "\(error?.message ?? "no error")")
         if root != nil {
-            #expect(error?.message.contains("add the root certificate to `TLSConfiguration.trustRoots` of the transports") == true)
+            expectEqual(error?.message.contains("add the root certificate to `TLSConfiguration.trustRoots` of the transports"), true)
         }
-        #expect(client.state == .stopped(error))
+        expectEqual(client.state, .stopped(error))
         // Nothing was sent, and so no token, to a server that isn't trusted.
-        #expect(running.requests.all == (trustsForHTTP ? [true] : []))
+        expectEqual(running.requests.all, (trustsForHTTP ? [true] : []))
         await running.server.stop()
     }
 
@@ -148,8 +148,8 @@ struct HubTLSTests {
         configuration.skipsNegotiation = true
         let client = HubClient(configuration)
         try await client.start()
-        #expect(running.requests.all == [false])
-        #expect(try await client.invoke("Add", 1, 2, as: Int.self) == 3)
+        expectEqual(running.requests.all, [false])
+        try await expectEqual(client.invoke("Add", 1, 2, as: Int.self), 3)
         client.stop()
         await running.server.stop()
     }
@@ -163,15 +163,15 @@ struct HubTLSTests {
         let connection = Self.connection(running.url(scheme), transports, format == .json ? .json : .messagePack)
         await connection.on("Answer") { (question: String) in "\(question) because" }
         try await connection.start()
-        #expect(running.requests.all == [true, false])
+        expectEqual(running.requests.all, [true, false])
         let sum: Int = try await connection.invoke(method: "Add", arguments: 40, 2)
-        #expect(sum == 42)
+        expectEqual(sum, 42)
         let answer: String = try await connection.invoke(method: "Ask", arguments: "Answer", "why")
-        #expect(answer == "why because")
+        expectEqual(answer, "why because")
         var numbers: [Int] = []
         let stream: any StreamResult<Int> = try await connection.stream(method: "Count", arguments: 3)
         for try await number in stream.stream { numbers.append(number) }
-        #expect(numbers == [0, 1, 2])
+        expectEqual(numbers, [0, 1, 2])
         await connection.stop()
         await running.server.stop()
     }
@@ -187,8 +187,8 @@ struct HubTLSTests {
             guard case SignalRError.failedToStartConnection(let text) = error else { return false }
             return text.contains(running.rejection)
         }
-        #expect(await connection.state() == .Stopped)
-        #expect(running.requests.all == (trustsForHTTP ? [true] : []))
+        await expectEqual(connection.state(), .Stopped)
+        expectEqual(running.requests.all, (trustsForHTTP ? [true] : []))
         await running.server.stop()
     }
 }

@@ -84,10 +84,10 @@ struct HubTinyproxyTests {
         try await Self.with(isSecure: isSecure) { setup in
             let client = try setup.client(transport)
             try await client.start()
-            #expect(client.transport == transport)
+            expectEqual(client.transport, transport)
             try await expectCallsAndStream(client)
-            #expect(try await client.invoke("Sum", HubUpload(Self.numbers(100)), as: Int.self) == 4950)
-            #expect(setup.relay.connectionCount > 0)
+            try await expectEqual(client.invoke("Sum", HubUpload(Self.numbers(100)), as: Int.self), 4950)
+            expect(setup.relay.connectionCount > 0)
             client.stop()
             try await eventually { setup.hub.connectionIDs.isEmpty }
         }
@@ -98,8 +98,8 @@ struct HubTinyproxyTests {
         try await Self.with { setup in
             let client = try setup.client(transport, .init(username: "anna", password: "wrong"))
             let error = await #expect(throws: HubError.self) { try await client.start() }
-            #expect(error?.transportError?.code == .proxyRejected, "\(error?.message ?? "")")
-            #expect(error?.message.contains("wrong") == false)
+            expectEqual(error?.transportError?.code, .proxyRejected, "\(error?.message ?? "")")
+            expectEqual(error?.message.contains("wrong"), false)
         }
     }
 
@@ -113,8 +113,8 @@ struct HubTinyproxyTests {
             _ = await updates.first { if case .reconnecting = $0 { true } else { false } }
             try await setup.proxy.start()
             _ = await updates.first { if case .reconnected = $0 { true } else { false } }
-            #expect(client.connectionID != first)
-            #expect(try await client.invoke("Add", 1, 2, as: Int.self) == 3)
+            expect(client.connectionID != first)
+            try await expectEqual(client.invoke("Add", 1, 2, as: Int.self), 3)
             client.stop()
         }
     }
@@ -133,7 +133,7 @@ struct HubTinyproxyTests {
                 second = id
                 break
             }
-            #expect(second != nil && second != first)
+            expect(second != nil && second != first)
             client.stop()
         }
     }

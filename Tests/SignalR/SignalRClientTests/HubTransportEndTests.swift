@@ -60,9 +60,9 @@ import Testing
             await #expect(throws: HubError.self) { try await sum.value },
             await #expect(throws: HubError.self) { for try await _ in ticks {} },
         ]
-        #expect(errors.map { $0?.code } == [expected, expected, expected])
+        expectEqual(errors.map { $0?.code }, [expected, expected, expected])
         try await eventually { inputEnds.all.count == 1 }
-        #expect(client.driver.read { $0.callCount == 0 && $0.waiterCount == 0 })
+        expect(client.driver.read { $0.callCount == 0 && $0.waiterCount == 0 })
         never.continuation.finish()
         // Until then, a client over long polling could send another poll.
         try await eventually {
@@ -91,9 +91,9 @@ import Testing
         try await eventually { sums.all == [2] }
         for _ in 0..<12 {
             test.signalR.clock.advance(by: .seconds(5))
-            #expect(try await client.invoke("Add", 1, 2, as: Int.self) == 3)
+            try await expectEqual(client.invoke("Add", 1, 2, as: Int.self), 3)
         }
-        #expect(client.isConnected && sums.all == [2])
+        expect(client.isConnected && sums.all == [2])
         gate.send()
         try await eventually { sums.all == [2, 4] }
     }
@@ -118,16 +118,16 @@ import Testing
             }
             break
         }
-        #expect(errors.map { $0?.code } == [.closedByServer] && errors.first??.serverMessage == "maintenance")
+        expect(errors.map { $0?.code } == [.closedByServer] && errors.first??.serverMessage == "maintenance")
         let isStopped = if case .stopped = client.state { true } else { false }
-        #expect(isStopped == !allowsReconnect)
+        expectEqual(isStopped, !allowsReconnect)
         test.signalR.clock.advance(by: .seconds(1))
         if allowsReconnect {
             try await eventually { client.isConnected }
-            #expect(client.connectionID != first)
+            expect(client.connectionID != first)
         } else {
             test.signalR.clock.advance(by: .seconds(600))
-            #expect(!client.isConnected && test.hub.connectionIDs.isEmpty)
+            expect(!client.isConnected && test.hub.connectionIDs.isEmpty)
         }
     }
 
@@ -141,19 +141,19 @@ import Testing
         let first = try await client.start()
         try await test.cut(client)
         client.stop()
-        #expect(client.state == .stopped(nil))
+        expectEqual(client.state, .stopped(nil))
         _ = await updates.first { $0 == .closed(nil) }
         let second = try await client.start()
         test.signalR.clock.advance(by: .seconds(61))
-        #expect(client.isConnected && client.connectionID == second && second != first)
+        expect(client.isConnected && client.connectionID == second && second != first)
         client.stop()
         var later: [HubUpdate] = []
         for await update in updates {
             later.append(update)
             if update == .closed(nil) { break }
         }
-        #expect(later.contains(.state(.connected(connectionID: second))))
-        #expect(!later.contains { if case .reconnected = $0 { true } else { false } })
+        expect(later.contains(.state(.connected(connectionID: second))))
+        expect(!later.contains { if case .reconnected = $0 { true } else { false } })
     }
 
     // MARK: What is received and sent
@@ -164,7 +164,7 @@ import Testing
         test.hub.on("Large") { (caller, count: Int) in String(repeating: "x", count: count) }
         let client = test.client(transport)
         try await client.start()
-        #expect(try await client.invoke("Large", 3 << 20, as: String.self).utf8.count == 3 << 20)
+        try await expectEqual(client.invoke("Large", 3 << 20, as: String.self).utf8.count, 3 << 20)
     }
 
     @Test(arguments: HubTransport.allCases)
@@ -176,12 +176,12 @@ import Testing
             $0.accessToken = { token }
         }
         try await client.start()
-        #expect(try await client.invoke("Add", 1, 2, as: Int.self) == 3)
-        #expect(test.requests.all.allSatisfy { $0.token == token })
+        try await expectEqual(client.invoke("Add", 1, 2, as: Int.self), 3)
+        expect(test.requests.all.allSatisfy { $0.token == token })
         let targets = test.requests.all.map(\.request.target)
-        #expect(targets.first == "/chat/negotiate?_=1&x=_=2&id%3D=3&negotiateVersion=1")
-        #expect(targets.count >= 2 && targets.dropFirst().allSatisfy { $0.hasPrefix("/chat?_=1&x=_=2&id%3D=3&id=") })
-        #expect(!targets.contains { $0.contains("a+b") || $0.contains("a%2B") })
+        expectEqual(targets.first, "/chat/negotiate?_=1&x=_=2&id%3D=3&negotiateVersion=1")
+        expect(targets.count >= 2 && targets.dropFirst().allSatisfy { $0.hasPrefix("/chat?_=1&x=_=2&id%3D=3&id=") })
+        expect(!targets.contains { $0.contains("a+b") || $0.contains("a%2B") })
     }
 
     @Test(arguments: HubTransport.allCases)
@@ -192,12 +192,12 @@ import Testing
         let client = test.client(transport) { $0.log = LogSink(minimumLevel: .debug) { _, _, message in log.record(message) } }
         client.on("Note") { (_: Int) in }
         try await client.start()
-        #expect(try await client.invoke("Echo", "top-secret", as: String.self) == "top-secret")
+        try await expectEqual(client.invoke("Echo", "top-secret", as: String.self), "top-secret")
         for target in ["Note", "Missing"] { try await test.hub.clients.all.send(target, "top-secret") }
         try await eventually { client.counters.decodingFailures == 1 }
         client.stop()
         let text = log.all.joined(separator: "\n")
-        #expect(text.contains("Note") && !text.contains("top-secret"))
+        expect(text.contains("Note") && !text.contains("top-secret"))
     }
 
     @Test(arguments: HubTransportTests.overHTTP)
@@ -218,17 +218,17 @@ import Testing
             }
         }
         try await client.start()
-        #expect(try await client.invoke("Add", 1, 2, as: Int.self) == 3)
+        try await expectEqual(client.invoke("Add", 1, 2, as: Int.self), 3)
         client.stop()
         let (ping, call) = (#"{"type":6}"#, #"{"type":1,"invocationId":"1","target":"Add","arguments":[1,2]}"#)
         try await eventually { sent.all.last == #"{"type":7}"# && ends.all.contains("#1 sent close 1000") }
-        #expect(sent.all.filter { $0 != ping } == [#"{"protocol":"json","version":1}"#, call, #"{"type":7}"#])
-        #expect(sent.all.contains(ping) == (transport == .serverSentEvents))
-        #expect(received.all.prefix(2) == ["{}", #"{"type":3,"invocationId":"1","result":3}"#])
-        #expect(ends.all.first == "#1 opened")
+        expectEqual(sent.all.filter { $0 != ping }, [#"{"protocol":"json","version":1}"#, call, #"{"type":7}"#])
+        expectEqual(sent.all.contains(ping), (transport == .serverSentEvents))
+        expectEqual(received.all.prefix(2), ["{}", #"{"type":3,"invocationId":"1","result":3}"#])
+        expectEqual(ends.all.first, "#1 opened")
         try await client.start()
         try await test.cut(client)
-        #expect(ends.all.last == "#2 ended")
+        expectEqual(ends.all.last, "#2 ended")
         // Not connections over WebSockets, whose transport can be traced.
         let other = test.client(.webSockets) { $0.httpConnectionTrace = { _, _ in Issue.record("a WebSocket is traced") } }
         try await other.start()

@@ -60,9 +60,9 @@ import Testing
         try await echo(try #require(Decimal(string: "12.345")))
         try await echo(try #require(URL(string: "https://example.org/a?b=c")))
         let null: Int? = try await running.connection.invoke(method: "Echo", arguments: NSNull())
-        #expect(null == nil)
+        expectNil(null)
         let nothing: String? = try await running.connection.invoke(method: "Nothing")
-        #expect(nothing == nil)
+        expectNil(nothing)
         try await running.connection.invoke(method: "Echo", arguments: 1)
     }
 
@@ -73,24 +73,24 @@ import Testing
         let inner: [String: Any] = ["lowerCase": [1, "a", true] as [Any], "nothing": Int?.none as Any, "null": NSNull()]
         let mixed: [String: Any] = ["list": [inner, 2.5, UUID?.none as Any] as [Any], "name": "x"]
         let expected: JSONValue = ["list": [["lowerCase": [1, "a", true], "nothing": nil, "null": nil], 2.5, nil], "name": "x"]
-        #expect(try await echo(mixed) == expected)
+        try await expectEqual(echo(mixed), expected)
         // The second argument keeps the array from being spread.
         let pair: String = try await running.connection.invoke(method: "Two", arguments: NSNumber(value: 7), NSString("b"))
-        #expect(pair == "7b")
-        #expect(try await echo(Optional<Any>.none as Any) == nil)
-        #expect(try await echo(Optional<Any>.some(["a": 1 as Any]) as Any) == ["a": 1])
+        expectEqual(pair, "7b")
+        try await expectNil(echo(Optional<Any>.none as Any))
+        try await expectEqual(echo(Optional<Any>.some(["a": 1 as Any]) as Any), ["a": 1])
         for (number, value) in [
             (NSNumber(value: true), true), (NSNumber(value: false), false), (NSNumber(value: 1), 1), (NSNumber(value: 0), 0),
             (NSNumber(value: -5), -5), (NSNumber(value: 1.5), 1.5),
         ] as [(NSNumber, JSONValue)] {
-            #expect(try await echo(["value": number as Any]) == ["value": value])
+            try await expectEqual(echo(["value": number as Any]), ["value": value])
         }
         let nsArray = NSMutableArray()
         nsArray.add(NSNumber(value: 3))
-        #expect(try await echo(nsArray) == [3])
+        try await expectEqual(echo(nsArray), [3])
         await running.connection.on("Ask") { () -> [String: any Sendable] in ["answer": 42, "text": "yes"] }
         let client = running.hub.clients.client(try #require(running.connection.connectionId))
-        #expect(try await client.invoke("Ask", returning: JSONValue.self) == ["answer": 42, "text": "yes"])
+        try await expectEqual(client.invoke("Ask", returning: JSONValue.self), ["answer": 42, "text": "yes"])
     }
 
     @Test func `an element that can't be sent is an error that names the argument and the type`() async throws {
@@ -108,12 +108,12 @@ import Testing
         let result: any StreamResult<Int> = try await running.connection.stream(method: "Numbers")
         _ = result.stream
         var first = result.stream.makeAsyncIterator()
-        #expect(try await first.next() == 1)
+        try await expectEqual(first.next(), 1)
         _ = result.stream
         var second = result.stream.makeAsyncIterator()
-        #expect(try await second.next() == 2)
-        #expect(try await first.next() == 3)
-        #expect(try await second.next() == nil)
+        try await expectEqual(second.next(), 2)
+        try await expectEqual(first.next(), 3)
+        try await expectNil(second.next())
     }
 
     @Test func `dates, data and enumerations are arguments and results in both formats`() async throws {
@@ -122,18 +122,18 @@ import Testing
             let running = try await Self.start(hubProtocol)
             let date = Date(timeIntervalSinceReferenceDate: 1.25)
             let sameDate: Date = try await running.connection.invoke(method: "EchoDate", arguments: date)
-            #expect(sameDate == date)
+            expectEqual(sameDate, date)
             let data: Data = try await running.connection.invoke(method: "EchoData", arguments: Data([0, 1, 255]))
-            #expect(data == Data([0, 1, 255]))
+            expectEqual(data, Data([0, 1, 255]))
             let suit: Suit = try await running.connection.invoke(method: "Echo", arguments: Suit.spades)
-            #expect(suit == .spades)
+            expectEqual(suit, .spades)
         }
     }
 
     @Test func `an array of values of different types is a list of arguments`() async throws {
         let running = try await Self.start()
         let result: String = try await running.connection.invoke(method: "Two", arguments: [1, "a"])
-        #expect(result == "1a")
+        expectEqual(result, "1a")
     }
 
     @Test func `an argument that can't be encoded is an error of the call alone`() async throws {
@@ -149,7 +149,7 @@ import Testing
             let _: any StreamResult<Int> = try await running.connection.stream(method: "Two", arguments: NotCodable())
         }
         let result: String = try await running.connection.invoke(method: "Two", arguments: 1, "a")
-        #expect(result == "1a")
+        expectEqual(result, "1a")
     }
 
     @Test func `a result that can't be decoded is an error of the call alone`() async throws {
@@ -164,7 +164,7 @@ import Testing
             let _: NotCodable = try await running.connection.invoke(method: "Two", arguments: 1, "a")
         }
         let result: String = try await running.connection.invoke(method: "Two", arguments: 1, "a")
-        #expect(result == "1a")
+        expectEqual(result, "1a")
     }
 
     @Test func `own coders of Foundation are used`() async throws {
@@ -177,13 +177,13 @@ import Testing
         decoder.keyDecodingStrategy = .convertFromSnakeCase
         let running = try await Self.start(.json(encoder, decoder))
         let keys: [String: Int] = try await running.connection.invoke(method: "Echo", arguments: Point(firstValue: 1))
-        #expect(keys == ["firstValue": 1] || keys == ["first_value": 1])
+        expect(keys == ["firstValue": 1] || keys == ["first_value": 1])
         let received = EventRecorder<Point>()
         await running.connection.on("Point") { (point: Point) in received.record(point) }
         try await running.hub.clients.all.send("Point", ["first_value": 2])
         try await eventually { received.all == [Point(firstValue: 2)] }
         let point: Point = try await running.connection.invoke(method: "Echo", arguments: Point(firstValue: 3))
-        #expect(point == Point(firstValue: 3))
+        expectEqual(point, Point(firstValue: 3))
     }
 
     @Test func `own coders of MessagePack are used`() async throws {
@@ -194,7 +194,7 @@ import Testing
             let running = try await Self.start(hubProtocol)
             running.hub.on("Keys") { (caller, value: [String: Int]) in Array(value.keys) }
             let keys: [String] = try await running.connection.invoke(method: "Keys", arguments: Point(firstValue: 1))
-            #expect(keys == [key])
+            expectEqual(keys, [key])
         }
     }
 
@@ -208,7 +208,7 @@ import Testing
 
             init(from decoder: any Decoder) throws {
                 guard decoder.isMsgpackDecoder() else { throw Failure() }
-                #expect(try decoder.getMsgpackExtType() == 7)
+                try expectEqual(decoder.getMsgpackExtType(), 7)
                 self.bytes = Array(try decoder.getMsgpackExtData())
             }
 
@@ -220,13 +220,13 @@ import Testing
         let running = try await Self.start(.messagePack)
         running.hub.on("EchoExtension") { (caller, value: MessagePackValue) in value }
         let value: Extension = try await running.connection.invoke(method: "EchoExtension", arguments: Extension([1, 2, 3]))
-        #expect(value == Extension([1, 2, 3]))
+        expectEqual(value, Extension([1, 2, 3]))
         for timestamp in [MsgpackTimestamp(seconds: 1, nanoseconds: 0), MsgpackTimestamp(seconds: -1, nanoseconds: 999_999_999)] {
             let result: MsgpackTimestamp = try await running.connection.invoke(method: "EchoTimestamp", arguments: timestamp)
-            #expect(result == timestamp)
+            expectEqual(result, timestamp)
         }
         let data: Data = try await running.connection.invoke(method: "EchoData", arguments: Data([0, 255]))
-        #expect(data == Data([0, 255]))
+        expectEqual(data, Data([0, 255]))
         await #expect(throws: SignalRError.self) {
             let json = try await Self.start()
             try await json.connection.invoke(method: "Echo", arguments: Extension([1]))
@@ -243,7 +243,7 @@ import Testing
                 continuation.yield(4)
                 continuation.finish()
             })
-        #expect(sum == 17)
+        expectEqual(sum, 17)
     }
 
     @Test func `an element that can't be encoded fails the call`() async throws {
@@ -264,7 +264,7 @@ import Testing
         }
         let stream: any StreamResult<Int> = try await running.connection.stream(method: "Forever")
         for try await item in stream.stream {
-            #expect(item == 1)
+            expectEqual(item, 1)
             break
         }
         await ended.wait()
@@ -282,7 +282,7 @@ import Testing
         let stream: any StreamResult<Int> = try await running.connection.stream(method: "Forever")
         await #expect(throws: SignalRError.streamCancelled) {
             for try await item in stream.stream {
-                #expect(item == 1)
+                expectEqual(item, 1)
                 await stream.cancel()
             }
         }
@@ -351,7 +351,7 @@ import Testing
         }
         try await running.hub.clients.all.send("M", 1, 2, 3, 4, 5, 6, 7, 8, 9)
         try await eventually { received.all.count == 3 }
-        #expect(received.all == ["0", "1", "123456789"])
+        expectEqual(received.all, ["0", "1", "123456789"])
     }
 
     @Test func `a handler is removed with its token, and all with the name`() async throws {
@@ -368,7 +368,7 @@ import Testing
         try await running.hub.clients.all.send("M")
         try await running.hub.clients.all.send("End")
         try await eventually { received.all.count == 2 }
-        #expect(received.all == ["second", "end"])
+        expectEqual(received.all, ["second", "end"])
     }
 
     @Test func `a handler whose arguments don't match isn't called, and the next call arrives`() async throws {
@@ -385,8 +385,8 @@ import Testing
         try await running.hub.clients.all.send("N", 1)
         try await running.hub.clients.all.send("M", 1)
         try await eventually { received.all == [1] }
-        #expect(errors.all.count == 3)
-        #expect(errors.all.first?.contains("Argument 1 of 1 can't be decoded as Int") == true, "\(errors.all)")
+        expectEqual(errors.all.count, 3)
+        expectEqual(errors.all.first?.contains("Argument 1 of 1 can't be decoded as Int"), true, "\(errors.all)")
         withExtendedLifetime(token) {}
     }
 
@@ -399,7 +399,7 @@ import Testing
         await connection.on("Unsupported") { (a: Int) in NotCodable() }
         let client = running.hub.clients.client(try #require(connection.connectionId))
         let value: Int = try await client.invoke("Value", 1)
-        #expect(value == 2)
+        expectEqual(value, 2)
         try await client.invoke("Nothing", 1)
         for method in ["Fails", "Unsupported", "Missing"] {
             await #expect(throws: HubInvocationError.self, "\(method)") { let _: Int = try await client.invoke(method, 1) }

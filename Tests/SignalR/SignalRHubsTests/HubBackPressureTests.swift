@@ -50,14 +50,14 @@ import Testing
         if isFullBefore {
             for number in 1...24 { hub.server.send(Self.call("note", "[\(number)]")) }
             // The answer to the handshake, the call that is being handled, and four that wait.
-            #expect(Self.frames(hub) == 6)
+            expectEqual(Self.frames(hub), 6)
             gate.fulfill(())?.resume()
             try await eventually { Self.frames(hub) == 26 }
         } else {
             gate.fulfill(())?.resume()
             try await eventually { Self.isWaiting(streams.all.first) }
             for number in 1...24 { hub.server.send(Self.call("note", "[\(number)]")) }
-            #expect(Self.frames(hub) == 26)
+            expectEqual(Self.frames(hub), 26)
         }
         for number in 1...10 {
             hub.server.send(Self.item(1, number))
@@ -65,7 +65,7 @@ import Testing
         }
         hub.server.send(Self.completion(1))
         try await eventually { items.all.count == 10 && notes.all.count == 34 }
-        #expect(items.all == Array(1...10) && notes.all == Array(1...34))
+        expect(items.all == Array(1...10) && notes.all == Array(1...34))
     }
 
     @Test(arguments: [true, false])
@@ -87,19 +87,19 @@ import Testing
         if isFullBefore {
             sendAll()
             // The answer to the handshake, and four items.
-            #expect(Self.frames(hub) == 5)
+            expectEqual(Self.frames(hub), 5)
             reading = Task { try await read() }
         } else {
             reading = Task { try await read() }
             try await eventually { Self.isWaiting(second) }
             sendAll()
         }
-        #expect(try await reading.value == Array(1...10))
+        try await expectEqual(reading.value, Array(1...10))
         // Nothing of the other one was lost.
         hub.server.send(Self.completion(1))
         var items: [Int] = []
         for try await item in first { items.append(item) }
-        #expect(items == Array(1...50))
+        expectEqual(items, Array(1...50))
     }
 
     // MARK: Pausing
@@ -119,47 +119,47 @@ import Testing
         try await eventually { calls.all.count == 1 }
         send(1...11)
         // The answer to the handshake, the call that is being handled, and four that wait.
-        #expect(Self.frames(hub) == 6)
+        expectEqual(Self.frames(hub), 6)
 
         let call = try await hub.begin { try await $0.invoke("save", as: Int.self) }
         try await eventually { Self.frames(hub) == 13 }
         send(12...12)
         try await eventually { Self.frames(hub) == 14 }
         hub.server.send(#"{"type":3,"invocationId":"1","result":5}"#)
-        #expect(try await call.value == 5)
+        try await expectEqual(call.value, 5)
         // Reading stops after the next frame.
         send(13...13)
         try await eventually { Self.frames(hub) == 16 }
         send(14...20)
-        #expect(Self.frames(hub) == 16)
+        expectEqual(Self.frames(hub), 16)
 
         let stream = try hub.client.stream("ticks", of: Int.self)
-        #expect(Self.frames(hub) == 16)
+        expectEqual(Self.frames(hub), 16)
         let reading = Task { for try await _ in stream {} }
         try await eventually { Self.frames(hub) == 23 }
         send(21...21)
         try await eventually { Self.frames(hub) == 24 }
         reading.cancel()
-        #expect(await hubError { try await reading.value }?.code == .cancelled)
+        await expectEqual(hubError { try await reading.value }?.code, .cancelled)
         send(22...22)
         try await eventually { Self.frames(hub) == 25 }
         send(23...30)
-        #expect(Self.frames(hub) == 25)
+        expectEqual(Self.frames(hub), 25)
 
         gate.fulfill(())?.resume()
         try await eventually { calls.all.count == 31 }
-        #expect(calls.all == Array(0...30))
+        expectEqual(calls.all, Array(0...30))
     }
 
     @Test func `large items that aren't read wait at the server while no call waits, and none is lost`() async throws {
         let hub = try await HubFixture.connected()
         let stream = try hub.client.stream("ticks", of: String.self)
         for _ in 1...20 { hub.server.send(#"{"type":2,"invocationId":"1","item":"\#(Self.large)"}"#) }
-        #expect(Self.frames(hub) == 2)
+        expectEqual(Self.frames(hub), 2)
         hub.server.send(Self.completion(1))
         var sizes: [Int] = []
         for try await item in stream { sizes.append(item.utf8.count) }
-        #expect(sizes == Array(repeating: 1 << 20, count: 20))
+        expectEqual(sizes, Array(repeating: 1 << 20, count: 20))
     }
 
     // MARK: Overflow
@@ -197,18 +197,18 @@ import Testing
         hub.server.send(#"{"type":3,"invocationId":"1","result":5}"#)
         try await eventually { Self.frames(hub) >= 17 }
         hub.clock.advance(by: .seconds(29))
-        #expect(hub.server.received.all.map { $0["type"] } == [1, 4])
+        expectEqual(hub.server.received.all.map { $0["type"] }, [1, 4])
         hub.clock.advance(by: .seconds(1))
         let messages = try await hub.server.received(3)
-        #expect(messages.last == ["type": 5, "invocationId": "2"])
-        #expect(try await call.value == 5)
+        expectEqual(messages.last, ["type": 5, "invocationId": "2"])
+        try await expectEqual(call.value, 5)
         var count = 0
         let error = await hubError { for try await _ in stream { count += 1 } }
-        #expect(error?.code == .bufferOverflow && error?.message.contains("ticks") == true)
+        expect(error?.code == .bufferOverflow && error?.message.contains("ticks") == true)
         // More than 16 MiB waited. What followed was ignored.
-        #expect(count >= 16 && count + hub.client.counters.messagesIgnored == 20)
-        #expect(hub.isConnected && hub.server.upgrades.all.count == 1 && hub.events.isEmpty)
-        #expect(hub.server.received.all.count == 3)
+        expect(count >= 16 && count + hub.client.counters.messagesIgnored == 20)
+        expect(hub.isConnected && hub.server.upgrades.all.count == 1 && hub.events.isEmpty)
+        expectEqual(hub.server.received.all.count, 3)
     }
 
     @Test func `a call completes after a stream has overflowed, although another stream is full`() async throws {
@@ -221,13 +221,13 @@ import Testing
         hub.server.send(#"{"type":3,"invocationId":"1","result":5}"#)
         try await eventually { Self.frames(hub) >= 19 }
         hub.clock.advance(by: .seconds(30))
-        #expect(try await hub.server.received(4).last == ["type": 5, "invocationId": "2"])
-        #expect(try await call.value == 5)
-        #expect(await hubError { for try await _ in ticks {} }?.code == .bufferOverflow)
+        try await expectEqual(hub.server.received(4).last, ["type": 5, "invocationId": "2"])
+        try await expectEqual(call.value, 5)
+        await expectEqual(hubError { for try await _ in ticks {} }?.code, .bufferOverflow)
         hub.server.send(Self.completion(3))
         var count = 0
         for try await _ in full { count += 1 }
-        #expect(count == 2)
+        expectEqual(count, 2)
     }
 
     @Test func `a stream that is read again in time doesn't end, and loses nothing`() async throws {
@@ -239,12 +239,12 @@ import Testing
         try await eventually { Self.frames(hub) >= 17 }
         hub.clock.advance(by: .seconds(29))
         let iterator = stream.makeAsyncIterator()
-        for _ in 1...20 { #expect(try await iterator.next()?.utf8.count == 1 << 20) }
-        #expect(try await call.value == 5)
+        for _ in 1...20 { try await expectEqual(iterator.next()?.utf8.count, 1 << 20) }
+        try await expectEqual(call.value, 5)
         hub.clock.advance(by: .seconds(60))
         hub.server.send(Self.completion(2))
-        #expect(try await iterator.next() == nil)
-        #expect(hub.isConnected && hub.server.received.all.count == 2)
+        try await expectNil(iterator.next())
+        expect(hub.isConnected && hub.server.received.all.count == 2)
     }
 
     @Test func `the connection ends when handlers are too slow during a call`() async throws {
@@ -252,19 +252,19 @@ import Testing
         let (hub, call) = try await Self.busy(calls, gate) { $0.retry = .delays([.seconds(1)]) }
         try await Self.overflow(hub)
         hub.clock.advance(by: .seconds(29))
-        #expect(hub.isConnected)
+        expect(hub.isConnected)
         hub.clock.advance(by: .seconds(1))
         let error = try #require(await hubError { try await call.value })
-        #expect(error.code == .bufferOverflow)
+        expectEqual(error.code, .bufferOverflow)
         try await eventually { hub.events.count == 2 }
-        #expect(hub.events == [.reconnecting(error), .connectingIn(.seconds(1))])
+        expectEqual(hub.events, [.reconnecting(error), .connectingIn(.seconds(1))])
         try await eventually { hub.server.ends.all == [.peer(.normal, "")] }
         hub.clock.advance(by: .seconds(1))
-        #expect(hub.isConnected && hub.server.connectionCount == 1)
+        expect(hub.isConnected && hub.server.connectionCount == 1)
         // What was received before the end is handled.
         gate.fulfill(())?.resume()
         try await eventually { calls.all.count >= 17 }
-        #expect(calls.all.dropFirst().allSatisfy { $0 == 1 << 20 })
+        expect(calls.all.dropFirst().allSatisfy { $0 == 1 << 20 })
     }
 
     @Test func `without a retry policy, handlers that are too slow during a call stop the client with the error`() async throws {
@@ -273,8 +273,8 @@ import Testing
         try await Self.overflow(hub)
         hub.clock.advance(by: .seconds(30))
         let error = try #require(await hubError { try await call.value })
-        #expect(error.code == .bufferOverflow)
-        #expect(hub.client.state == .stopped(error))
+        expectEqual(error.code, .bufferOverflow)
+        expectEqual(hub.client.state, .stopped(error))
         gate.fulfill(())?.resume()
     }
 
@@ -287,8 +287,8 @@ import Testing
         try await eventually { calls.all.count == 21 }
         hub.clock.advance(by: .seconds(60))
         hub.server.send(#"{"type":3,"invocationId":"1","result":5}"#)
-        #expect(try await call.value == 5)
-        #expect(hub.isConnected && hub.server.upgrades.all.count == 1 && hub.events.isEmpty)
+        try await expectEqual(call.value, 5)
+        expect(hub.isConnected && hub.server.upgrades.all.count == 1 && hub.events.isEmpty)
     }
 
     // MARK: Results
@@ -311,11 +311,11 @@ import Testing
         try await eventually { calls.all.count == 1 }
         hub.network.cut()
         hub.clock.advance(by: .seconds(1))
-        #expect(hub.isConnected)
+        expect(hub.isConnected)
         gate.fulfill(())?.resume()
         try await eventually { log.all.contains { $0.hasPrefix("debug: ignored the result of a handler of slow") } }
         hub.server.send(Self.call("end", id: "s2"))
-        #expect(try await hub.server.received(1) == [["type": 3, "invocationId": "s2", "result": 2]])
-        #expect(hub.client.counters.messagesIgnored == 1)
+        try await expectEqual(hub.server.received(1), [["type": 3, "invocationId": "s2", "result": 2]])
+        expectEqual(hub.client.counters.messagesIgnored, 1)
     }
 }

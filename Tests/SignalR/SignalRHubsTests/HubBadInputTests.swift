@@ -51,15 +51,15 @@ import Testing
                 try Self.item("2", 8, format), try Self.completion("2", 9, format), try Self.item("2", 10, format),
                 .completion(id: "2", .error("late")),
             ], format)
-        #expect(try await call.value == 5)
+        try await expectEqual(call.value, 5)
         var items: [Int] = []
         for try await item in stream { items.append(item) }
-        #expect(items == [8])
-        #expect(hub.client.counters.messagesIgnored == 9)
-        #expect(hub.isConnected && hub.events.isEmpty)
+        expectEqual(items, [8])
+        expectEqual(hub.client.counters.messagesIgnored, 9)
+        expect(hub.isConnected && hub.events.isEmpty)
         let next = try await hub.begin { try await $0.invoke("save", as: Int.self) }
         hub.server.send([try Self.completion("3", 4, format)], format)
-        #expect(try await next.value == 4)
+        try await expectEqual(next.value, 4)
     }
 
     @Test(arguments: HubFormat.allCases)
@@ -70,8 +70,8 @@ import Testing
         let text = "Failed to invoke 'missing' due to an error on the server. HubException: Method does not exist."
         hub.server.send([.completion(id: "1", .error(text)), .close(error: nil, allowReconnect: false)], format)
         let error = await hubError { try await call.value }
-        #expect(error?.code == .invocationFailed && error?.serverMessage == text)
-        #expect(await hubError { try await other.value }?.code == .closedByServer)
+        expect(error?.code == .invocationFailed && error?.serverMessage == text)
+        await expectEqual(hubError { try await other.value }?.code, .closedByServer)
     }
 
     @Test func `nothing remains of calls that have failed`() async throws {
@@ -83,13 +83,13 @@ import Testing
         for number in stride(from: 1, through: 150, by: 3) {
             let call = try await hub.begin { try await $0.invoke("save", as: Int.self) }
             hub.server.send(#"{"type":3,"invocationId":"\#(number)","error":"no"}"#)
-            #expect(await hubError { try await call.value }?.code == .invocationFailed)
+            await expectEqual(hubError { try await call.value }?.code, .invocationFailed)
             _ = await hubError { try await hub.client.invoke("save", Unencodable(), as: Int.self) }
             let cancelled = try await hub.begin { try await $0.invoke("save", as: Int.self) }
             cancelled.cancel()
-            #expect(await hubError { try await cancelled.value }?.code == .cancelled)
+            await expectEqual(hubError { try await cancelled.value }?.code, .cancelled)
         }
-        #expect(hub.client.driver.read { $0.callCount } == 0 && hub.client.driver.read { $0.waiterCount } == 0)
+        expect(hub.client.driver.read { $0.callCount } == 0 && hub.client.driver.read { $0.waiterCount } == 0)
     }
 
     // MARK: One bad message among good ones
@@ -150,12 +150,12 @@ import Testing
                     Self.bytes(try Self.completion("1", 5, format), format),
                 ], format)
         ])
-        #expect(try await call.value == 5)
+        try await expectEqual(call.value, 5)
         try await eventually { taken.all.count >= 2 }
-        #expect(taken.all == [1, 2] && hub.isConnected)
+        expect(taken.all == [1, 2] && hub.isConnected)
         let codes = hub.events.compactMap { if case .error(let error) = $0 { error.code } else { nil } }
-        #expect(codes == [.invalidMessage] || codes == [.decodingFailed])
-        #expect(hub.client.counters.messagesIgnored + hub.client.counters.decodingFailures == 1)
+        expect(codes == [.invalidMessage] || codes == [.decodingFailed])
+        expectEqual(hub.client.counters.messagesIgnored + hub.client.counters.decodingFailures, 1)
     }
 
     @Test func `messages of unknown types, and known ones with more members, are accepted`() async throws {
@@ -163,15 +163,15 @@ import Testing
         hub.server.send(
             #"{"type":0}"#, #"{"type":10,"invocationId":"1"}"#, #"{"type":99,"x":[1]}"#, #"{"type":-1}"#, #"{"type":6,"x":1}"#,
             #"{"type":6}"#, #"{"type":8,"sequenceId":1}"#, #"{"type":9,"sequenceId":1}"#, #"{"type":5,"invocationId":"1"}"#)
-        #expect(hub.isConnected && hub.events.isEmpty)
-        #expect(hub.client.counters.messagesIgnored == 7)
+        expect(hub.isConnected && hub.events.isEmpty)
+        expectEqual(hub.client.counters.messagesIgnored, 7)
         let packed = try await Self.connected(.messagePack)
         packed.server.send([
             Self.frame(
                 [[2, 0x91, 0x00], [2, 0x91, 0x0A], [3, 0x92, 0x63, 0xC0], [2, 0x91, 0x06], [3, 0x92, 0x08, 0x01]], .messagePack)
         ])
-        #expect(packed.isConnected && packed.events.isEmpty)
-        #expect(packed.client.counters.messagesIgnored == 4)
+        expect(packed.isConnected && packed.events.isEmpty)
+        expectEqual(packed.client.counters.messagesIgnored, 4)
     }
 
     // MARK: Close messages
@@ -205,11 +205,11 @@ import Testing
         let call = try await hub.begin { try await $0.invoke("save", as: Int.self) }
         hub.server.send([WebSocketMessage(closing.format.messageKind, closing.bytes)])
         let failure = await hubError { try await call.value }
-        #expect(failure?.code == .closedByServer && failure?.serverMessage == closing.error)
-        #expect(hub.isReconnecting == closing.reconnects && hub.isStopped == !closing.reconnects)
-        if !closing.reconnects { #expect(hub.stopError == (closing.error == nil ? nil : failure)) }
+        expect(failure?.code == .closedByServer && failure?.serverMessage == closing.error)
+        expect(hub.isReconnecting == closing.reconnects && hub.isStopped == !closing.reconnects)
+        if !closing.reconnects { expectEqual(hub.stopError, (closing.error == nil ? nil : failure)) }
         hub.clock.advance(by: .seconds(1))
-        #expect(hub.isConnected == closing.reconnects)
+        expectEqual(hub.isConnected, closing.reconnects)
     }
 
     // MARK: Frames
@@ -220,10 +220,10 @@ import Testing
         let size = Self.bytes(try Self.completion("1", text, .messagePack), .messagePack).count
         for position in 1..<size {
             let call = try await hub.begin { try await $0.invoke("save", as: String.self) }
-            guard case .invocation(let invocation)? = hub.server.receivedPacked.all.last else { return #expect(Bool(false)) }
+            guard case .invocation(let invocation)? = hub.server.receivedPacked.all.last else { return expect(Bool(false)) }
             let bytes = Self.bytes(try Self.completion(invocation.id ?? "", text, .messagePack), .messagePack)
             hub.server.send([.init(.binary, Array(bytes[..<position])), .init(.binary, Array(bytes[position...]))])
-            #expect(try await call.value == text)
+            try await expectEqual(call.value, text)
         }
     }
 
@@ -243,13 +243,13 @@ import Testing
         let after = Self.bytes(try Self.invocation("take", 2, .messagePack), .messagePack)
         hub.server.send([Self.frame([before, length, after], .messagePack)])
         let error = await hubError { try await call.value }
-        #expect(error?.code == .invalidMessage && error?.message.contains("isn't a sequence of messages") == true)
-        #expect(hub.isReconnecting)
+        expect(error?.code == .invalidMessage && error?.message.contains("isn't a sequence of messages") == true)
+        expect(hub.isReconnecting)
         hub.clock.advance(by: .seconds(1))
-        #expect(hub.isConnected)
+        expect(hub.isConnected)
         hub.server.send([try Self.invocation("take", 3, .messagePack)], .messagePack)
         try await eventually { taken.all.count >= 2 }
-        #expect(taken.all == [1, 3])
+        expectEqual(taken.all, [1, 3])
     }
 
     @Test(arguments: HubFormat.allCases)
@@ -258,6 +258,6 @@ import Testing
         let text = String(repeating: "x", count: 3 << 20)
         let call = try await hub.begin { try await $0.invoke("save", as: String.self) }
         hub.server.send([try Self.completion("1", text, format)], format)
-        #expect(try await call.value.utf8.count == text.utf8.count)
+        try await expectEqual(call.value.utf8.count, text.utf8.count)
     }
 }

@@ -32,15 +32,15 @@ private struct Unencodable: Encodable {
         let call = try await hub.begin { try await $0.invoke("save", as: Int.self) }
         hub.server.send(#"{"type":3,"invocationId":"1","error":"\#(String(repeating: "x", count: 3000))"}"#)
         let error = try #require(await hubError { try await call.value })
-        #expect(error.message.utf8.count <= 1000 && error.serverMessage?.utf8.count == 3000)
+        expect(error.message.utf8.count <= 1000 && error.serverMessage?.utf8.count == 3000)
     }
 
     @Test func `an invocation returns its result`() async throws {
         let hub = try await HubFixture.connected(Self.echoing)
-        #expect(try await hub.client.invoke("echo", "héllo\u{1E}", 2, as: String.self) == "héllo\u{1E}")
-        #expect(hub.server.received.all == [["type": 1, "invocationId": "1", "target": "echo", "arguments": ["héllo\u{1E}", 2]]])
-        #expect(try await hub.client.invoke("echo", [1.5], as: [Double].self) == [1.5])
-        #expect(hub.server.received.all.last?["invocationId"] == "2")
+        try await expectEqual(hub.client.invoke("echo", "héllo\u{1E}", 2, as: String.self), "héllo\u{1E}")
+        expectEqual(hub.server.received.all, [["type": 1, "invocationId": "1", "target": "echo", "arguments": ["héllo\u{1E}", 2]]])
+        try await expectEqual(hub.client.invoke("echo", [1.5], as: [Double].self), [1.5])
+        expectEqual(hub.server.received.all.last?["invocationId"], "2")
     }
 
     @Test func `an invocation without a result returns nothing`() async throws {
@@ -48,7 +48,7 @@ private struct Unencodable: Encodable {
         for completion in [#"{"type":3,"invocationId":"1"}"#, #"{"type":3,"invocationId":"2","result":null}"#] {
             let call = try await hub.begin { try await $0.invoke("save", as: Int?.self) }
             hub.server.send(completion)
-            #expect(try await call.value == nil)
+            try await expectNil(call.value)
         }
     }
 
@@ -57,8 +57,8 @@ private struct Unencodable: Encodable {
         let call = try await hub.begin { try await $0.invoke("save", as: Int.self) }
         hub.server.send(#"{"type":3,"invocationId":"1","error":"no such method"}"#)
         let error = await Self.error(of: call)
-        #expect(error?.code == .invocationFailed && error?.serverMessage == "no such method")
-        #expect(hub.isConnected)
+        expect(error?.code == .invocationFailed && error?.serverMessage == "no such method")
+        expect(hub.isConnected)
     }
 
     @Test func `results arrive at their callers in any order`() async throws {
@@ -66,22 +66,22 @@ private struct Unencodable: Encodable {
         let first = try await hub.begin { try await $0.invoke("a", as: Int.self) }
         let second = try await hub.begin { try await $0.invoke("b", as: Int.self) }
         hub.server.send(#"{"type":3,"invocationId":"2","result":22}"#, #"{"type":3,"invocationId":"1","result":11}"#)
-        #expect(try await first.value == 11)
-        #expect(try await second.value == 22)
+        try await expectEqual(first.value, 11)
+        try await expectEqual(second.value, 22)
     }
 
     @Test func `a result of another type is an error of the call`() async throws {
         let hub = try await HubFixture.connected(Self.echoing)
         let error = await hubError { try await hub.client.invoke("echo", "text", as: Int.self) }
-        #expect(error?.code == .decodingFailed && error?.message.contains("echo") == true && error?.message.contains("Int") == true)
-        #expect(try await hub.client.invoke("echo", 5, as: Int.self) == 5)
+        expect(error?.code == .decodingFailed && error?.message.contains("echo") == true && error?.message.contains("Int") == true)
+        try await expectEqual(hub.client.invoke("echo", 5, as: Int.self), 5)
     }
 
     @Test func `an argument that cannot be encoded is an error, and nothing is sent`() async throws {
         let hub = try await HubFixture.connected(Self.echoing)
         let error = await hubError { try await hub.client.invoke("echo", 1, Unencodable(), as: Int.self) }
-        #expect(error?.code == .encodingFailed && error?.message.contains("Argument 2") == true)
-        #expect(hub.server.received.all.isEmpty)
+        expect(error?.code == .encodingFailed && error?.message.contains("Argument 2") == true)
+        expect(hub.server.received.all.isEmpty)
     }
 
     @Test(arguments: [true, false])
@@ -92,32 +92,32 @@ private struct Unencodable: Encodable {
         let stream = try hub.client.stream("ticks", of: Int.self)
         if isStopped { hub.client.stop() } else { hub.network.cut() }
         let expected = isStopped ? HubError.Code.stopped : .connectionLost
-        #expect(await Self.error(of: call)?.code == expected)
-        #expect(await Self.error(of: other)?.code == expected)
-        #expect(await hubError { for try await _ in stream {} }?.code == expected)
-        #expect(hub.client.driver.read { $0.waiterCount } == 0)
+        await expectEqual(Self.error(of: call)?.code, expected)
+        await expectEqual(Self.error(of: other)?.code, expected)
+        await expectEqual(hubError { for try await _ in stream {} }?.code, expected)
+        expectEqual(hub.client.driver.read { $0.waiterCount }, 0)
     }
 
     @Test func `the answer to a call of an earlier connection is ignored`() async throws {
         let hub = try await HubFixture.connected { $0.retry = .delays([.seconds(1)]) }
         let call = try await hub.begin { try await $0.invoke("save", as: Int.self) }
         hub.network.cut()
-        #expect(await Self.error(of: call)?.code == .connectionLost)
+        await expectEqual(Self.error(of: call)?.code, .connectionLost)
         hub.clock.advance(by: .seconds(1))
         let next = try await hub.begin { try await $0.invoke("save", as: Int.self) }
         // IDs aren't used twice.
         hub.server.send(#"{"type":3,"invocationId":"1","result":1}"#, #"{"type":3,"invocationId":"2","result":2}"#)
-        #expect(try await next.value == 2)
+        try await expectEqual(next.value, 2)
     }
 
     @Test func `a cancelled invocation throws, and tells the server`() async throws {
         let hub = try await HubFixture.connected()
         let call = try await hub.begin { try await $0.invoke("save", as: Int.self) }
         call.cancel()
-        #expect(await Self.error(of: call)?.code == .cancelled)
-        #expect(hub.server.received.all.last == ["type": 5, "invocationId": "1"])
+        await expectEqual(Self.error(of: call)?.code, .cancelled)
+        expectEqual(hub.server.received.all.last, ["type": 5, "invocationId": "1"])
         hub.server.send(#"{"type":3,"invocationId":"1","error":"cancelled"}"#)
-        #expect(hub.client.counters.messagesIgnored == 1 && hub.isConnected)
+        expect(hub.client.counters.messagesIgnored == 1 && hub.isConnected)
     }
 
     @Test func `an invocation in a cancelled task isn't sent`() async throws {
@@ -126,8 +126,8 @@ private struct Unencodable: Encodable {
             withUnsafeCurrentTask { $0?.cancel() }
             return try await hub.client.invoke("save", as: Int.self)
         }
-        #expect(await Self.error(of: call)?.code == .cancelled)
-        #expect(hub.server.received.all.isEmpty)
+        await expectEqual(Self.error(of: call)?.code, .cancelled)
+        expect(hub.server.received.all.isEmpty)
     }
 
     @Test func `an invocation with a time limit throws, and tells the server`() async throws {
@@ -135,10 +135,10 @@ private struct Unencodable: Encodable {
         let call = try await hub.begin { try await $0.invoke("save", as: Int.self, within: .seconds(5)) }
         let other = try await hub.begin { try await $0.invoke("save", as: Int.self) }
         hub.clock.advance(by: .seconds(5))
-        #expect(await Self.error(of: call)?.code == .timedOut)
-        #expect(hub.server.received.all.last == ["type": 5, "invocationId": "1"])
+        await expectEqual(Self.error(of: call)?.code, .timedOut)
+        expectEqual(hub.server.received.all.last, ["type": 5, "invocationId": "1"])
         hub.clock.advance(by: .seconds(15))
-        #expect(await Self.error(of: other)?.code == .timedOut)
+        await expectEqual(Self.error(of: other)?.code, .timedOut)
     }
 
     @Test func `a call whose clock does not advance says so`() async throws {
@@ -146,34 +146,35 @@ private struct Unencodable: Encodable {
         let call = try await hub.begin { try await $0.invoke("save", as: Int.self, within: .seconds(5)) }
         hub.clock.time.elapsedInRealTime(.seconds(60))
         let error = await Self.error(of: call)
-        #expect(error?.code == .timedOut)
-        #expect(
-            error?.message == "Waited 60.0 seconds of real time while the test clock did not advance: the call isn't completed. "
+        expectEqual(error?.code, .timedOut)
+        expectEqual(
+            error?.message,
+            "Waited 60.0 seconds of real time while the test clock did not advance: the call isn't completed. "
                 + "Advance the clock if something is to happen later.")
-        #expect(hub.isConnected)
+        expect(hub.isConnected)
     }
 
     @Test func `a call that can't be encoded costs the calls after it nothing`() async throws {
         let hub = try await HubFixture.connected(Self.echoing)
-        #expect(await hubError { try await hub.client.invoke("echo", Unencodable(), as: Int.self) }?.code == .encodingFailed)
-        #expect(try await hub.client.invoke("echo", 7, as: Int.self) == 7)
-        #expect(hub.server.received.all.count == 1)
+        await expectEqual(hubError { try await hub.client.invoke("echo", Unencodable(), as: Int.self) }?.code, .encodingFailed)
+        try await expectEqual(hub.client.invoke("echo", 7, as: Int.self), 7)
+        expectEqual(hub.server.received.all.count, 1)
     }
 
     @Test func `calls without a connection throw`() async throws {
         let hub = try await HubFixture(negotiates: true)
         let payload = try hub.payload(1)
         func check() async {
-            #expect(await hubError { try await hub.client.invoke("a", payload) }?.code == .notConnected)
-            #expect(await hubError { try await hub.client.send("a", payload) }?.code == .notConnected)
-            #expect(await hubError { try hub.client.stream("a", of: Int.self) }?.code == .notConnected)
+            await expectEqual(hubError { try await hub.client.invoke("a", payload) }?.code, .notConnected)
+            await expectEqual(hubError { try await hub.client.send("a", payload) }?.code, .notConnected)
+            await expectEqual(hubError { try hub.client.stream("a", of: Int.self) }?.code, .notConnected)
         }
         await check()
         let start = Task { try await hub.client.start() }
         _ = try await start.value
         hub.client.stop()
         await check()
-        #expect(hub.server.received.all == [["type": 7]])
+        expectEqual(hub.server.received.all, [["type": 7]])
     }
 
     @Test func `unknown and duplicate completions, and items of invocations, are ignored and counted`() async throws {
@@ -184,8 +185,8 @@ private struct Unencodable: Encodable {
             #"{"type":3,"invocationId":"+1","result":1}"#, #"{"type":3,"invocationId":"x","result":1}"#,
             #"{"type":2,"invocationId":"1","item":1}"#, #"{"type":2,"invocationId":"9","item":1}"#,
             #"{"type":3,"invocationId":"1","result":5}"#, #"{"type":3,"invocationId":"1","result":6}"#)
-        #expect(try await call.value == 5)
-        #expect(hub.client.counters.messagesIgnored == 7 && hub.isConnected)
+        try await expectEqual(call.value, 5)
+        expect(hub.client.counters.messagesIgnored == 7 && hub.isConnected)
     }
 
     // MARK: Frames
@@ -200,7 +201,7 @@ private struct Unencodable: Encodable {
             let index = message.index(message.startIndex, offsetBy: position)
             hub.server.send(raw: String(message[..<index]))
             hub.server.send(raw: String(message[index...]))
-            #expect(try await call.value == "héllo")
+            try await expectEqual(call.value, "héllo")
         }
     }
 
@@ -210,26 +211,26 @@ private struct Unencodable: Encodable {
         hub.server.send(
             "nonsense", "{", #"{"type":"1"}"#, #"{"type":1,"arguments":[]}"#, #"{"type":42}"#, #"{"type":8,"sequenceId":1}"#,
             #"{"type":3,"invocationId":"1","result":5}"#)
-        #expect(try await call.value == 5)
-        #expect(hub.isConnected)
-        #expect(hub.client.counters.messagesIgnored == 6)
+        try await expectEqual(call.value, 5)
+        expect(hub.isConnected)
+        expectEqual(hub.client.counters.messagesIgnored, 6)
         let errors = hub.events.filter { if case .error(let error) = $0 { error.code == .invalidMessage } else { false } }
-        #expect(errors.count == 4)
+        expectEqual(errors.count, 4)
     }
 
     @Test func `an invalid answer fails its call`() async throws {
         let hub = try await HubFixture.connected()
         let call = try await hub.begin { try await $0.invoke("save", as: Int.self) }
         hub.server.send(#"{"type":3,"invocationId":"1","result":5,"error":"both"}"#)
-        #expect(await Self.error(of: call)?.code == .invalidMessage)
-        #expect(hub.isConnected)
+        await expectEqual(Self.error(of: call)?.code, .invalidMessage)
+        expect(hub.isConnected)
     }
 
     @Test func `an invalid invocation with an ID is answered with an error`() async throws {
         let hub = try await HubFixture.connected()
         hub.server.send(#"{"type":1,"invocationId":"s1","arguments":[]}"#)
         let answer = try #require(hub.server.received.all.last)
-        #expect(answer["type"] == 3 && answer["invocationId"] == "s1" && answer["error"]?.string != nil)
+        expect(answer["type"] == 3 && answer["invocationId"] == "s1" && answer["error"]?.string != nil)
     }
 
     @Test func `a message that exceeds the limit ends the connection`() async throws {
@@ -239,10 +240,10 @@ private struct Unencodable: Encodable {
         }
         let call = try await hub.begin { try await $0.invoke("save", as: Int.self) }
         for _ in 1...11 { hub.server.send(raw: String(repeating: "x", count: 100)) }
-        #expect(await Self.error(of: call)?.code == .invalidMessage)
-        #expect(hub.isReconnecting)
+        await expectEqual(Self.error(of: call)?.code, .invalidMessage)
+        expect(hub.isReconnecting)
         hub.clock.advance(by: .seconds(1))
-        #expect(hub.isConnected)
+        expect(hub.isConnected)
     }
 
     // MARK: Messages without an answer
@@ -250,7 +251,7 @@ private struct Unencodable: Encodable {
     @Test func `a message without an answer has no ID`() async throws {
         let hub = try await HubFixture.connected()
         try await hub.client.send("say", hub.payload("hello", true))
-        #expect(hub.server.received.all == [["type": 1, "target": "say", "arguments": ["hello", true]]])
+        expectEqual(hub.server.received.all, [["type": 1, "target": "say", "arguments": ["hello", true]]])
     }
 
     /// Fills the output, until the transport reports that the server reads slowly.
@@ -266,10 +267,10 @@ private struct Unencodable: Encodable {
         let payload = try hub.payload(1)
         let call = Task { try await hub.client.send("say", payload) }
         try await eventually { hub.client.driver.read { $0.waiterCount } == 1 }
-        #expect(hub.server.received.all.isEmpty)
+        expect(hub.server.received.all.isEmpty)
         hub.server.resumeReading()
         try await call.value
-        #expect(hub.server.received.all.map { $0["target"] } == ["large", "say"])
+        expectEqual(hub.server.received.all.map { $0["target"] }, ["large", "say"])
     }
 
     @Test func `a call waits again if others have paused writing before it was sent`() async throws {
@@ -284,7 +285,7 @@ private struct Unencodable: Encodable {
             session.writing(id, paused: true, now: now, &effects)
         }
         try await eventually { hub.client.driver.read { $0.waiterCount } == 1 }
-        #expect(hub.client.driver.read { $0.callCount } == 0)
+        expectEqual(hub.client.driver.read { $0.callCount }, 0)
         hub.server.resumeReading()
         try await eventually { hub.server.received.all.map { $0["target"] } == ["large", "say"] }
         hub.server.send(#"{"type":3,"invocationId":"1"}"#)
@@ -303,8 +304,8 @@ private struct Unencodable: Encodable {
         case 1: hub.client.stop()
         default: hub.network.cut()
         }
-        #expect(await Self.error(of: call)?.code == [.cancelled, .stopped, .connectionLost][end])
-        #expect(hub.client.driver.read { $0.waiterCount } == 0)
+        await expectEqual(Self.error(of: call)?.code, [.cancelled, .stopped, .connectionLost][end])
+        expectEqual(hub.client.driver.read { $0.waiterCount }, 0)
     }
 
     // MARK: Streams from the server
@@ -312,14 +313,14 @@ private struct Unencodable: Encodable {
     @Test func `a stream delivers its items and ends`() async throws {
         let hub = try await HubFixture.connected()
         let stream = try hub.client.stream("count", 3, of: Int.self)
-        #expect(hub.server.received.all == [["type": 4, "invocationId": "1", "target": "count", "arguments": [3]]])
+        expectEqual(hub.server.received.all, [["type": 4, "invocationId": "1", "target": "count", "arguments": [3]]])
         for item in 1...3 { hub.server.send(#"{"type":2,"invocationId":"1","item":\#(item)}"#) }
         hub.server.send(#"{"type":3,"invocationId":"1"}"#, #"{"type":2,"invocationId":"1","item":4}"#)
         var items: [Int] = []
         for try await item in stream { items.append(item) }
-        #expect(items == [1, 2, 3])
-        #expect(hub.server.received.all.count == 1)
-        #expect(hub.client.counters.messagesIgnored == 1)
+        expectEqual(items, [1, 2, 3])
+        expectEqual(hub.server.received.all.count, 1)
+        expectEqual(hub.client.counters.messagesIgnored, 1)
     }
 
     @Test func `an error of a stream comes after its items`() async throws {
@@ -327,10 +328,10 @@ private struct Unencodable: Encodable {
         let stream = try hub.client.stream("count", of: Int.self)
         hub.server.send(#"{"type":2,"invocationId":"1","item":1}"#, #"{"type":3,"invocationId":"1","error":"tired"}"#)
         let iterator = stream.makeAsyncIterator()
-        #expect(try await iterator.next() == 1)
+        try await expectEqual(iterator.next(), 1)
         let error = await hubError { try await iterator.next() }
-        #expect(error?.code == .invocationFailed && error?.serverMessage == "tired")
-        #expect(try await iterator.next() == nil)
+        expect(error?.code == .invocationFailed && error?.serverMessage == "tired")
+        try await expectNil(iterator.next())
     }
 
     @Test func `leaving the loop over a stream tells the server`() async throws {
@@ -338,16 +339,16 @@ private struct Unencodable: Encodable {
         let stream = try hub.client.stream("count", of: Int.self)
         hub.server.send(#"{"type":2,"invocationId":"1","item":1}"#)
         for try await _ in stream { break }
-        #expect(hub.server.received.all.last == ["type": 5, "invocationId": "1"])
+        expectEqual(hub.server.received.all.last, ["type": 5, "invocationId": "1"])
         hub.server.send(#"{"type":2,"invocationId":"1","item":2}"#)
-        #expect(hub.client.counters.messagesIgnored == 1 && hub.client.driver.consumerCount == 2)
+        expect(hub.client.counters.messagesIgnored == 1 && hub.client.driver.consumerCount == 2)
     }
 
     @Test func `releasing a stream that was never read tells the server`() async throws {
         let hub = try await HubFixture.connected()
         _ = try hub.client.stream("count", of: Int.self)
-        #expect(hub.server.received.all.last == ["type": 5, "invocationId": "1"])
-        #expect(hub.client.driver.consumerCount == 2)
+        expectEqual(hub.server.received.all.last, ["type": 5, "invocationId": "1"])
+        expectEqual(hub.client.driver.consumerCount, 2)
     }
 
     @Test func `cancelling the task that reads a stream tells the server`() async throws {
@@ -356,8 +357,8 @@ private struct Unencodable: Encodable {
         let reading = Task { for try await _ in stream {} }
         hub.server.send(#"{"type":2,"invocationId":"1","item":1}"#)
         reading.cancel()
-        #expect(await Self.error(of: reading)?.code == .cancelled)
-        #expect(hub.server.received.all.last == ["type": 5, "invocationId": "1"])
+        await expectEqual(Self.error(of: reading)?.code, .cancelled)
+        expectEqual(hub.server.received.all.last, ["type": 5, "invocationId": "1"])
     }
 
     @Test func `an item of another type ends the stream with an error, and tells the server`() async throws {
@@ -366,8 +367,8 @@ private struct Unencodable: Encodable {
         hub.server.send(#"{"type":2,"invocationId":"1","item":1}"#, #"{"type":2,"invocationId":"1","item":"two"}"#)
         var items: [Int] = []
         let error = await hubError { for try await item in stream { items.append(item) } }
-        #expect(items == [1] && error?.code == .decodingFailed && error?.message.contains("count") == true)
-        #expect(hub.server.received.all.last == ["type": 5, "invocationId": "1"])
+        expect(items == [1] && error?.code == .decodingFailed && error?.message.contains("count") == true)
+        expectEqual(hub.server.received.all.last, ["type": 5, "invocationId": "1"])
     }
 
     @Test func `a stream ends when the client is released`() async throws {
@@ -381,7 +382,7 @@ private struct Unencodable: Encodable {
         try await client?.start()
         let stream = try #require(try client?.stream("count", of: Int.self))
         client = nil
-        #expect(await hubError { for try await _ in stream {} }?.code == .stopped)
+        await expectEqual(hubError { for try await _ in stream {} }?.code, .stopped)
     }
 
     // MARK: Streams to the server
@@ -390,15 +391,15 @@ private struct Unencodable: Encodable {
         let hub = try await HubFixture.connected()
         let (items, feed) = AsyncStream.makeStream(of: Int.self)
         let call = try await hub.begin { try await $0.invoke("sum", 5, HubUpload(items), as: Int.self) }
-        #expect(hub.server.received.all == [["type": 1, "invocationId": "1", "target": "sum", "arguments": [5], "streamIds": ["2"]]])
+        expectEqual(hub.server.received.all, [["type": 1, "invocationId": "1", "target": "sum", "arguments": [5], "streamIds": ["2"]]])
         for item in 1...2 { feed.yield(item) }
         feed.finish()
         let expected: [JSONValue] = [
             ["type": 2, "invocationId": "2", "item": 1], ["type": 2, "invocationId": "2", "item": 2], ["type": 3, "invocationId": "2"],
         ]
-        #expect(Array(try await hub.server.received(4).dropFirst()) == expected)
+        expectEqual(Array(try await hub.server.received(4).dropFirst()), expected)
         hub.server.send(#"{"type":3,"invocationId":"1","result":8}"#)
-        #expect(try await call.value == 8)
+        try await expectEqual(call.value, 8)
     }
 
     @Test func `a call may have several streams to the server, without waiting for a result`() async throws {
@@ -412,26 +413,26 @@ private struct Unencodable: Encodable {
         }
         try await hub.client.send("merge", hub.payload(), streams: streams)
         let messages = try await hub.server.received(6)
-        #expect(messages[0] == ["type": 1, "target": "merge", "arguments": [], "streamIds": ["1", "2"]])
-        #expect(messages.filter { $0["invocationId"] == "1" }.map { $0["item"] } == [1, 2, nil])
-        #expect(messages.filter { $0["invocationId"] == "2" }.map { $0["item"] } == [3, nil])
+        expectEqual(messages[0], ["type": 1, "target": "merge", "arguments": [], "streamIds": ["1", "2"]])
+        expectEqual(messages.filter { $0["invocationId"] == "1" }.map { $0["item"] }, [1, 2, nil])
+        expectEqual(messages.filter { $0["invocationId"] == "2" }.map { $0["item"] }, [3, nil])
     }
 
     @Test func `a stream from the server may have a stream to it`() async throws {
         let hub = try await HubFixture.connected()
         let (items, feed) = AsyncStream.makeStream(of: Int.self)
         let stream = try hub.client.stream("double", HubUpload(items), of: Int.self)
-        #expect(hub.server.received.all[0]["type"] == 4 && hub.server.received.all[0]["streamIds"] == ["2"])
+        expect(hub.server.received.all[0]["type"] == 4 && hub.server.received.all[0]["streamIds"] == ["2"])
         feed.yield(4)
         _ = try await hub.server.received(2)
         hub.server.send(#"{"type":2,"invocationId":"1","item":8}"#)
         for try await item in stream {
-            #expect(item == 8)
+            expectEqual(item, 8)
             break
         }
         let messages = try await hub.server.received(4)
-        #expect(messages[2] == ["type": 5, "invocationId": "1"])
-        #expect(messages[3]["type"] == 3 && messages[3]["invocationId"] == "2" && messages[3]["error"]?.string != nil)
+        expectEqual(messages[2], ["type": 5, "invocationId": "1"])
+        expect(messages[3]["type"] == 3 && messages[3]["invocationId"] == "2" && messages[3]["error"]?.string != nil)
     }
 
     @Test func `a sequence that throws completes its stream with the error`() async throws {
@@ -443,7 +444,7 @@ private struct Unencodable: Encodable {
         }
         try await hub.client.send("sum", hub.payload(), streams: [HubUpload(items)])
         let end = try await hub.server.received(3)[2]
-        #expect(end["type"] == 3 && end["error"] == "The stream threw an error of type Failed.")
+        expect(end["type"] == 3 && end["error"] == "The stream threw an error of type Failed.")
     }
 
     @Test(arguments: [0, 1, 2, 3])
@@ -466,12 +467,12 @@ private struct Unencodable: Encodable {
         feed.yield(2)
         let rest = hub.server.received.all.dropFirst(2)
         switch end {
-        case 0, 3: #expect(rest.isEmpty)
+        case 0, 3: expect(rest.isEmpty)
         case 1:
             // Without the second one, a method without cancellation would wait for items.
-            #expect(rest.first == ["type": 5, "invocationId": "1"])
-            #expect(rest.count == 2 && rest.last?["invocationId"] == "2" && rest.last?["error"]?.string != nil)
-        default: #expect(Array(rest) == [["type": 7]])
+            expectEqual(rest.first, ["type": 5, "invocationId": "1"])
+            expect(rest.count == 2 && rest.last?["invocationId"] == "2" && rest.last?["error"]?.string != nil)
+        default: expectEqual(Array(rest), [["type": 7]])
         }
     }
 
@@ -485,7 +486,7 @@ private struct Unencodable: Encodable {
         feed.finish()
         try await eventually { hub.client.driver.read { $0.waiterCount } == 2 }
         for _ in 1...100 { await Task.yield() }
-        #expect(hub.client.driver.read { $0.waiterCount } == 2)
+        expectEqual(hub.client.driver.read { $0.waiterCount }, 2)
         hub.server.resumeReading()
         try await eventually {
             hub.server.received.all.filter { $0["type"] == 2 }.map { $0["item"] } == (1...10).map { .number($0) }
@@ -500,13 +501,13 @@ private struct Unencodable: Encodable {
         let late = Task { try await hub.client.invoke("late", within: .seconds(5)) }
         try await eventually { hub.client.driver.read { $0.waiterCount } == 1 }
         hub.clock.advance(by: .seconds(5))
-        #expect(await late.result.code == .timedOut)
+        await expectEqual(late.result.code, .timedOut)
         let call = Task { try await hub.client.invoke("sum", as: Int.self) }
         try await eventually { hub.client.driver.read { $0.waiterCount } == 1 }
-        #expect(hub.client.driver.read { $0.callCount } == 0)
+        expectEqual(hub.client.driver.read { $0.callCount }, 0)
         hub.server.resumeReading()
         try await eventually { hub.server.received.all.contains { $0["target"] == "sum" } }
-        #expect(!hub.server.received.all.contains { $0["target"] == "late" })
+        expect(!hub.server.received.all.contains { $0["target"] == "late" })
         call.cancel()
         _ = await call.result
     }

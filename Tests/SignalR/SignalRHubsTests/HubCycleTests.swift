@@ -45,11 +45,11 @@ import Testing
                 try await strong.send("sum", HubUpload(items))
                 try await eventually { server.received.all.contains { $0["type"] == 2 } }
             }
-            #expect(client == nil)
+            expectNil(client)
             let error = try #require(await reading.value)
-            #expect(error.code == .stopped && error.message.hasPrefix("The client was released"))
+            expect(error.code == .stopped && error.message.hasPrefix("The client was released"))
             try await eventually { driver == nil && terminations.all.count == 1 }
-            #expect(server.connectionCount == 0)
+            expectEqual(server.connectionCount, 0)
             _ = server.received.take()
         }
     }

@@ -164,29 +164,29 @@ private final class HTTPScript: ListenerHandler {
         try await eventually { test.script.count(.post) == 2 }
         test.answer(status, "No Connection with that ID")
         let error = await #expect(throws: HubError.self) { try await call.value }
-        #expect(error?.code == .connectionLost && error?.status == status)
-        #expect(error?.message.contains("\(status)") == true && error?.message.contains("LongPolling") == true)
-        #expect(error?.message.contains("token-1") == false)
-        #expect(test.stopError?.code == .connectionLost)
+        expect(error?.code == .connectionLost && error?.status == status)
+        expect(error?.message.contains("\(status)") == true && error?.message.contains("LongPolling") == true)
+        expectEqual(error?.message.contains("token-1"), false)
+        expectEqual(test.stopError?.code, .connectionLost)
     }
 
     @Test func `a poll that is answered with 204 is the end, and isn't followed by another`() async throws {
         let test = try await Self.connected()
         test.answer(204)
         try await eventually { test.stopError?.code == .connectionLost }
-        #expect(test.stopError?.transportError?.code == .closed)
+        expectEqual(test.stopError?.transportError?.code, .closed)
         let text = "over LongPolling lost: The server answered with the status 204: it has ended the connection."
-        #expect(test.stopError?.message.hasSuffix(text) == true, "\(test.stopError?.message ?? "")")
-        #expect(test.script.count(.get) == 3)
+        expectEqual(test.stopError?.message.hasSuffix(text), true, "\(test.stopError?.message ?? "")")
+        expectEqual(test.script.count(.get), 3)
     }
 
     @Test func `a stream that the server ends is lost with this reason, and not with a code of WebSockets`() async throws {
         let test = try await Self.connected(.serverSentEvents)
         test.script.waiting.all.last?.end()
         try await eventually { test.stopError?.code == .connectionLost }
-        #expect(test.stopError?.transportError?.code == .closed)
+        expectEqual(test.stopError?.transportError?.code, .closed)
         let message = test.stopError?.message ?? ""
-        #expect(message.hasSuffix("over ServerSentEvents lost: The server ended the response."), "\(message)")
+        expect(message.hasSuffix("over ServerSentEvents lost: The server ended the response."), "\(message)")
     }
 
     @Test(arguments: overHTTP)
@@ -199,8 +199,8 @@ private final class HTTPScript: ListenerHandler {
         }
         let test = try await Fixture(script, HubTransportKinds(transport))
         let error = await #expect(throws: HubError.self) { try await test.client.start() }
-        #expect(error?.transportError?.code == .closed && error?.message.contains("code 1000") == false, "\(error?.message ?? "")")
-        #expect(error?.message.contains(transport.rawValue) == true)
+        expect(error?.transportError?.code == .closed && error?.message.contains("code 1000") == false, "\(error?.message ?? "")")
+        expectEqual(error?.message.contains(transport.rawValue), true)
     }
 
     @Test(arguments: overHTTP, [404, 405, 500])
@@ -214,8 +214,8 @@ private final class HTTPScript: ListenerHandler {
             return true
         }
         let error = await #expect(throws: HubError.self) { try await test.client.invoke("Method") }
-        #expect(error?.code == .connectionLost && error?.status == status)
-        #expect(test.stopError?.status == status && calls.all.count == 1)
+        expect(error?.code == .connectionLost && error?.status == status)
+        expect(test.stopError?.status == status && calls.all.count == 1)
     }
 
     @Test func `polls that are answered immediately and empty are sent with pauses`() async throws {
@@ -234,8 +234,8 @@ private final class HTTPScript: ListenerHandler {
             seconds += 1
             return false
         }
-        #expect(test.client.isConnected)
-        #expect(seconds >= 15, "ten polls in \(seconds) seconds")
+        expect(test.client.isConnected)
+        expect(seconds >= 15, "ten polls in \(seconds) seconds")
     }
 
     @Test(arguments: HubFormat.allCases)
@@ -250,7 +250,7 @@ private final class HTTPScript: ListenerHandler {
             for part in [bytes[..<cut], bytes[cut...]] { try await test.send(Array(part)) }
         }
         try await eventually { received.all.count == bytes.count - 1 }
-        #expect(Set(received.all) == ["héllo"])
+        expectEqual(Set(received.all), ["héllo"])
     }
 
     @Test func `stopping sends DELETE, and doesn't wait for its answer`() async throws {
@@ -259,8 +259,8 @@ private final class HTTPScript: ListenerHandler {
             request == .delete
         }
         test.client.stop()
-        #expect(test.client.state == .stopped(nil))
-        #expect(test.script.count(.delete) == 1)
+        expectEqual(test.client.state, .stopped(nil))
+        expectEqual(test.script.count(.delete), 1)
     }
 
     // MARK: Both
@@ -280,15 +280,15 @@ private final class HTTPScript: ListenerHandler {
         try await test.client.send("Method", 1)
         try await eventually { posts.all.count == 1 }
         for number in 2...5 { try await test.client.send("Method", number) }
-        #expect(bodies.all == [call(1)])
+        expectEqual(bodies.all, [call(1)])
         posts.all[0].respond(HTTPResponse(status: 200))
         try await eventually { posts.all.count == 2 }
-        #expect(bodies.all == [call(1), (2...5).map(call).joined()])
+        expectEqual(bodies.all, [call(1), (2...5).map(call).joined()])
         try await test.client.send("Method", 6)
         posts.all[1].respond(HTTPResponse(status: 200))
         try await eventually { posts.all.count == 3 }
-        #expect(bodies.all.dropFirst(2) == [call(6)])
-        #expect(test.client.isConnected)
+        expectEqual(bodies.all.dropFirst(2), [call(6)])
+        expect(test.client.isConnected)
     }
 
     /// A request for which a server has only the status 500.
@@ -312,10 +312,10 @@ private final class HTTPScript: ListenerHandler {
             test.clock.advance(by: .seconds(delay) + .milliseconds(1))
         }
         try await eventually { test.stopError != nil }
-        #expect(test.stopError?.status == 500 && test.delays.all == [0, 2, 10, 30].map { .seconds($0) })
-        #expect(test.script.count(.negotiation) == 5)
-        #expect(test.script.count(.get) == opened + (failing == .negotiation ? 0 : 4))
-        #expect(test.script.count(.delete) == 0)
+        expect(test.stopError?.status == 500 && test.delays.all == [0, 2, 10, 30].map { .seconds($0) })
+        expectEqual(test.script.count(.negotiation), 5)
+        expectEqual(test.script.count(.get), opened + (failing == .negotiation ? 0 : 4))
+        expectEqual(test.script.count(.delete), 0)
     }
 
     @Test func `a server that opens connections and answers the next poll with 500 is asked ever more slowly`() async throws {
@@ -327,7 +327,7 @@ private final class HTTPScript: ListenerHandler {
             test.clock.advance(by: pauses[count - 1] + .milliseconds(1))
             try await eventually { test.client.isConnected && test.script.waiting.all.count == count + 1 }
         }
-        #expect(test.delays.all == pauses && test.script.count(.negotiation) == pauses.count + 1)
+        expect(test.delays.all == pauses && test.script.count(.negotiation) == pauses.count + 1)
     }
 
     @Test(arguments: overHTTP, HubFormat.allCases)
@@ -353,10 +353,10 @@ private final class HTTPScript: ListenerHandler {
         if format == .messagePack { try await test.send([0xE9, 0x07]) }
         for _ in 0..<3 { try await test.send([UInt8](repeating: 0x78, count: 500)) }
         let error = await hubError { try await call.value }
-        #expect(error?.code == .invalidMessage, "\(error.map { "\($0)" } ?? "")")
+        expectEqual(error?.code, .invalidMessage, "\(error.map { "\($0)" } ?? "")")
         test.clock.advance(by: .seconds(1))
         try await eventually { test.client.isConnected }
-        #expect(test.script.count(.negotiation) == 2)
+        expectEqual(test.script.count(.negotiation), 2)
     }
 
     @Test(arguments: overHTTP)
@@ -377,9 +377,9 @@ private final class HTTPScript: ListenerHandler {
         let start = Task { await hubError { try await test.client.start() } }
         try await eventually { test.script.count(.post) == 1 && !test.script.waiting.all.isEmpty }
         test.clock.advance(by: .seconds(14))
-        #expect(test.client.state == .connecting)
+        expectEqual(test.client.state, .connecting)
         test.clock.advance(by: .seconds(1))
-        #expect(await start.value?.code == .handshakeFailed)
+        await expectEqual(start.value?.code, .handshakeFailed)
         try await eventually { test.script.abandoned.all.count == 1 && test.client.driver.nextDeadline == nil }
     }
 
@@ -412,15 +412,15 @@ private final class HTTPScript: ListenerHandler {
             try await eventually { if case .reconnecting = test.client.state { true } else { false } }
         }
         test.client.stop()
-        #expect(test.client.state == .stopped(nil))
-        #expect(await start.value?.code == (hasStarted ? nil : .stopped))
-        if moment == .sending { #expect(await hubError { try await call.value }?.code == .stopped) }
+        expectEqual(test.client.state, .stopped(nil))
+        await expectEqual(start.value?.code, (hasStarted ? nil : .stopped))
+        if moment == .sending { await expectEqual(hubError { try await call.value }?.code, .stopped) }
         unblocked.record(true)
         try await test.client.start()
-        #expect(test.client.isConnected && test.script.count(.negotiation) == 2)
+        expect(test.client.isConnected && test.script.count(.negotiation) == 2)
         // The close message of the first connection is given up in the time limit of closing.
         test.clock.advance(by: .seconds(5))
-        #expect(test.client.isConnected)
+        expect(test.client.isConnected)
         test.client.stop()
         try await eventually {
             test.clock.advance(by: .seconds(5))
@@ -432,7 +432,7 @@ private final class HTTPScript: ListenerHandler {
         let test = try await Self.connected(.serverSentEvents)
         test.client.stop()
         try await eventually { test.script.abandoned.all.count == 1 }
-        #expect(test.script.count(.delete) == 0)
+        expectEqual(test.script.count(.delete), 0)
     }
 
     // MARK: Server-Sent Events
@@ -446,7 +446,7 @@ private final class HTTPScript: ListenerHandler {
         }
         let test = try await Fixture(script, .serverSentEvents)
         let error = await #expect(throws: HubError.self) { try await test.client.start() }
-        #expect(error?.message.contains("content type \"\(type)\"") == true, "\(error?.message ?? "")")
+        expectEqual(error?.message.contains("content type \"\(type)\""), true, "\(error?.message ?? "")")
     }
 
     @Test func `an event stream may be cut anywhere`() async throws {
@@ -477,8 +477,8 @@ private final class HTTPScript: ListenerHandler {
         let note = { (number: Int) in #"{"type":1,"target":"Note","arguments":[\#(number)]}"# + Self.separator }
         try await test.send(note(1) + #"{"type":1,"target":7}"# + Self.separator + note(2))
         try await eventually { received.all == [1, 2] }
-        #expect(await errors.first { _ in true }?.code == .invalidMessage)
-        #expect(test.client.isConnected)
+        await expectEqual(errors.first { _ in true }?.code, .invalidMessage)
+        expect(test.client.isConnected)
     }
 
     @Test func `an event may contain many messages that are small`() async throws {
@@ -487,7 +487,7 @@ private final class HTTPScript: ListenerHandler {
         test.client.on("Note") { (number: Int) in received.record(number) }
         try await test.send((0..<1_000).map { #"{"type":1,"target":"Note","arguments":[\#($0)]}"# + Self.separator }.joined())
         try await eventually { received.all.count == 1_000 }
-        #expect(received.all == Array(0..<1_000) && test.client.isConnected)
+        expect(received.all == Array(0..<1_000) && test.client.isConnected)
     }
 
     @Test func `a provider of tokens that never returns after a refusal ends the connection`() async throws {
@@ -512,7 +512,7 @@ private final class HTTPScript: ListenerHandler {
             test.clock.advance(by: .seconds(1))
             return test.stopError != nil
         }
-        #expect(test.stopError?.code == .tokenFailed)
+        expectEqual(test.stopError?.code, .tokenFailed)
         await #expect(throws: HubError.self) { try await call.value }
     }
 
@@ -530,9 +530,9 @@ private final class HTTPScript: ListenerHandler {
         }
         let test = try await Fixture(script, .all)
         let error = await #expect(throws: HubError.self) { try await test.client.start() }
-        #expect(error?.code == (isHandshake ? .handshakeFailed : .negotiationFailed))
+        expectEqual(error?.code, (isHandshake ? .handshakeFailed : .negotiationFailed))
         let parts = error?.message.split(separator: "Before, WebSockets: ") ?? []
-        #expect(parts.count == 2 && parts.last?.contains("404") == true, "\(error?.message ?? "")")
+        expect(parts.count == 2 && parts.last?.contains("404") == true, "\(error?.message ?? "")")
     }
 
     @Test func `a handshake that is rejected isn't followed by another transport`() async throws {
@@ -543,8 +543,8 @@ private final class HTTPScript: ListenerHandler {
         }
         let test = try await Fixture(script, .all)
         let error = await #expect(throws: HubError.self) { try await test.client.start() }
-        #expect(error?.code == .handshakeFailed && error?.serverMessage == "no")
-        #expect(script.count(.negotiation) == 1)
+        expect(error?.code == .handshakeFailed && error?.serverMessage == "no")
+        expectEqual(script.count(.negotiation), 1)
     }
 
     @Test func `a transport that is neither opened nor refused is given up for the next one`() async throws {
@@ -565,7 +565,7 @@ private final class HTTPScript: ListenerHandler {
                 return script.count(.negotiation) == count
             }
         }
-        #expect(try await start.value == "id-1")
-        #expect(test.client.transport == .longPolling)
+        try await expectEqual(start.value, "id-1")
+        expectEqual(test.client.transport, .longPolling)
     }
 }

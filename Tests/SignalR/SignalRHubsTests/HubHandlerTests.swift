@@ -20,7 +20,7 @@ import Testing
         hub.client.on("other") { calls.record("other") }
         hub.server.send(Self.call("say", #"["a"]"#), Self.call("other"), Self.call("say", #"["b"]"#))
         try await eventually { calls.all.count == 5 }
-        #expect(calls.all == ["first a", "second a", "other", "first b", "second b"])
+        expectEqual(calls.all, ["first a", "second a", "other", "first b", "second b"])
     }
 
     @Test func `a handler that waits for a blocked main actor is logged once`() async throws {
@@ -36,8 +36,8 @@ import Testing
             return !warnings().isEmpty
         }
         hub.clock.advance(by: .seconds(100))
-        #expect(warnings().count == 1 && warnings().allSatisfy { $0.hasPrefix("The handler of Receive hasn't returned for 5 s") })
-        #expect(calls.all.isEmpty)
+        expect(warnings().count == 1 && warnings().allSatisfy { $0.hasPrefix("The handler of Receive hasn't returned for 5 s") })
+        expect(calls.all.isEmpty)
         main.release()
         try await eventually { calls.all == ["a"] }
     }
@@ -85,9 +85,9 @@ import Testing
         let call = try await hub.begin { try await $0.invoke("save", as: Int.self) }
         hub.clock.advance(by: .seconds(20))
         hub.server.send(#"{"type":3,"invocationId":"1","result":5}"#)
-        #expect(try await call.value == 5)
+        try await expectEqual(call.value, 5)
         hub.clock.advance(by: .seconds(20))
-        #expect(hub.isConnected)
+        expect(hub.isConnected)
         gate.fulfill(())?.resume()
     }
 
@@ -104,11 +104,11 @@ import Testing
         for number in 1...20 { hub.server.send(Self.call("slow", "[\(number)]")) }
         let bytes = hub.client.counters.bytesReceived
         for number in 21...40 { hub.server.send(Self.call("slow", "[\(number)]")) }
-        #expect(hub.client.counters.bytesReceived == bytes)
+        expectEqual(hub.client.counters.bytesReceived, bytes)
         // The result is behind the calls that the handler hasn't handled.
         let call = try await hub.begin { try await $0.invoke("save", as: Int.self) }
         hub.server.send(#"{"type":3,"invocationId":"1","result":5}"#)
-        #expect(try await call.value == 5)
+        try await expectEqual(call.value, 5)
         gate.fulfill(())?.resume()
         try await eventually { calls.all == Array(0...40) }
     }
@@ -125,7 +125,7 @@ import Testing
         try await eventually { calls.all.count == 1 }
         let text = String(repeating: "x", count: 600)
         for _ in 1...10 { hub.server.send(Self.call("slow", #"["\#(text)"]"#)) }
-        #expect(hub.client.counters.messagesReceived == 4)
+        expectEqual(hub.client.counters.messagesReceived, 4)
         gate.fulfill(())?.resume()
     }
 
@@ -162,10 +162,10 @@ import Testing
             values.append(try call.decode(Int.self))
             if values.count == 2 { break }
         }
-        #expect(values == [1, 2])
+        expectEqual(values, [1, 2])
         // The one without a handler or a sequence.
         try await eventually { hub.client.counters.messagesIgnored == 1 }
-        #expect(hub.log.all.contains { $0.contains("other") })
+        expect(hub.log.all.contains { $0.contains("other") })
     }
 
     // MARK: Results
@@ -187,14 +187,14 @@ import Testing
         try await eventually { calls.all == (ignoresCase ? ["handler a", "handler b"] : ["handler b"]) }
         if ignoresCase {
             let call = await sequence.first { _ in true }
-            #expect(call?.target == "SAY")
+            expectEqual(call?.target, "SAY")
         }
         hub.client.off("sAY")
         hub.server.send(Self.call("Say", #"["c"]"#), Self.call("say", #"["d"]"#))
         hub.client.on("end") { calls.record("end") }
         hub.server.send(Self.call("end"))
         try await eventually { calls.all.last == "end" }
-        #expect(calls.all == (ignoresCase ? ["handler a", "handler b", "end"] : ["handler b", "handler c", "end"]))
+        expectEqual(calls.all, (ignoresCase ? ["handler a", "handler b", "end"] : ["handler b", "handler c", "end"]))
     }
 
     @Test func `two calls of the server with the same ID are both answered`() async throws {
@@ -203,33 +203,33 @@ import Testing
         hub.server.send(Self.call("next", "[1]", id: "s1"), Self.call("next", "[2]", id: "s1"))
         let answers = try await hub.server.received(2)
         // Each is handled in a task of its own.
-        #expect(Set(answers.map { $0["result"] }) == [2, 3] && answers.allSatisfy { $0["invocationId"] == "s1" })
+        expect(Set(answers.map { $0["result"] }) == [2, 3] && answers.allSatisfy { $0["invocationId"] == "s1" })
     }
 
     @Test func `the result of a handler is the answer`() async throws {
         let hub = try await HubFixture.connected()
         hub.client.on("add") { (a: Int, b: Int) in a + b }
-        #expect(try await self.answer(hub, "add", "[2,3]") == ["type": 3, "invocationId": "s1", "result": 5])
+        try await expectEqual(self.answer(hub, "add", "[2,3]"), ["type": 3, "invocationId": "s1", "result": 5])
         // Without an ID, the server expects no answer.
         hub.server.send(Self.call("add", "[2,3]"))
-        #expect(try await self.answer(hub, "add", "[4,3]") == ["type": 3, "invocationId": "s1", "result": 7])
-        #expect(hub.server.received.all.count == 2)
+        try await expectEqual(self.answer(hub, "add", "[4,3]"), ["type": 3, "invocationId": "s1", "result": 7])
+        expectEqual(hub.server.received.all.count, 2)
     }
 
     @Test func `a handler without a result answers null`() async throws {
         let hub = try await HubFixture.connected()
         hub.client.on("save") {}
-        #expect(try await self.answer(hub, "save") == ["type": 3, "invocationId": "s1", "result": nil])
+        try await expectEqual(self.answer(hub, "save"), ["type": 3, "invocationId": "s1", "result": nil])
         hub.client.on("save") { 7 }
-        #expect(try await self.answer(hub, "save") == ["type": 3, "invocationId": "s1", "result": 7])
+        try await expectEqual(self.answer(hub, "save"), ["type": 3, "invocationId": "s1", "result": 7])
     }
 
     @Test func `without a handler, the answer is an error`() async throws {
         let hub = try await HubFixture.connected()
         let expected: JSONValue = ["type": 3, "invocationId": "s1", "error": "Client didn't provide a result."]
-        #expect(try await self.answer(hub, "missing", #"[1,{"a":2}]"#) == expected)
+        try await expectEqual(self.answer(hub, "missing", #"[1,{"a":2}]"#), expected)
         let sequence = hub.client.invocations(of: "missing")
-        #expect(try await self.answer(hub, "missing") == expected)
+        try await expectEqual(self.answer(hub, "missing"), expected)
         _ = sequence
     }
 
@@ -238,7 +238,7 @@ import Testing
         hub.client.on("which") { 1 }
         hub.client.on("which") { 2 }
         let answer = try await self.answer(hub, "which")
-        #expect(answer == ["type": 3, "invocationId": "s1", "error": "Client provided multiple results."])
+        expectEqual(answer, ["type": 3, "invocationId": "s1", "error": "Client provided multiple results."])
     }
 
     @Test func `a handler that throws is logged and answered, and the next one is called`() async throws {
@@ -248,10 +248,10 @@ import Testing
         hub.client.on("fail") { throw Failed() }
         hub.client.on("fail") { calls.record(1) }
         let error: JSONValue = "The handler threw an error of type Failed."
-        #expect(try await self.answer(hub, "fail") == ["type": 3, "invocationId": "s1", "error": error])
-        #expect(calls.all == [1])
-        #expect(hub.log.all.contains { $0.contains("fail") && $0.contains("Failed") })
-        #expect(hub.events.contains { if case .error(let error) = $0 { error.code == .handlerFailed } else { false } })
+        try await expectEqual(self.answer(hub, "fail"), ["type": 3, "invocationId": "s1", "error": error])
+        expectEqual(calls.all, [1])
+        expect(hub.log.all.contains { $0.contains("fail") && $0.contains("Failed") })
+        expect(hub.events.contains { if case .error(let error) = $0 { error.code == .handlerFailed } else { false } })
     }
 
     @Test func `arguments of another type or number are reported with method, position and type, and answered`() async throws {
@@ -263,15 +263,15 @@ import Testing
         }
         for (arguments, position) in [(#"[1,"two"]"#, "Argument 2"), ("[1]", "argument 2 of type Int"), (#"{"a":1}"#, "")] {
             let answer = try await self.answer(hub, "add", arguments)
-            #expect(answer["error"]?.string?.contains(position) == true)
+            expectEqual(answer["error"]?.string?.contains(position), true)
         }
         let reports = hub.events.compactMap { if case .error(let error) = $0 { error } else { nil } }
-        #expect(reports.map(\.code).prefix(2) == [.decodingFailed, .decodingFailed])
-        #expect(reports[0].message.contains("add") && reports[0].message.contains("Argument 2") && reports[0].message.contains("Int"))
-        #expect(hub.client.counters.decodingFailures >= 2)
+        expectEqual(reports.map(\.code).prefix(2), [.decodingFailed, .decodingFailed])
+        expect(reports[0].message.contains("add") && reports[0].message.contains("Argument 2") && reports[0].message.contains("Int"))
+        expect(hub.client.counters.decodingFailures >= 2)
         // The others aren't affected.
-        #expect(calls.all.isEmpty)
-        #expect(try await self.answer(hub, "add", "[1,2,3]")["result"] == 3)
+        expect(calls.all.isEmpty)
+        try await expectEqual(self.answer(hub, "add", "[1,2,3]")["result"], 3)
     }
 
     @Test func `an invocation that no handler expects doesn't affect the messages in the same frame`() async throws {
@@ -280,13 +280,13 @@ import Testing
         hub.client.on("count") { (a: Int) in calls.record(a) }
         hub.server.send(Self.call("count", "[1]"), Self.call("missing", "[1]", id: "s1"), Self.call("count", "[2]"))
         try await eventually { calls.all == [1, 2] }
-        #expect(try await hub.server.received(1)[0]["error"] == "Client didn't provide a result.")
+        try await expectEqual(hub.server.received(1)[0]["error"], "Client didn't provide a result.")
     }
 
     @Test func `a stream invocation by the server is answered with an error`() async throws {
         let hub = try await HubFixture.connected()
         hub.server.send(#"{"type":4,"invocationId":"s1","target":"x","arguments":[]}"#)
-        #expect(try await hub.server.received(1)[0]["error"]?.string != nil)
+        try await expect(hub.server.received(1)[0]["error"]?.string != nil)
     }
 
     @Test func `the result of a handler isn't sent on another connection`() async throws {
@@ -304,8 +304,8 @@ import Testing
         hub.network.cut()
         hub.clock.advance(by: .seconds(1))
         gate.fulfill(())?.resume()
-        #expect(try await self.answer(hub, "end") == ["type": 3, "invocationId": "s1", "result": 2])
-        #expect(hub.server.received.all.count == 1)
+        try await expectEqual(self.answer(hub, "end"), ["type": 3, "invocationId": "s1", "result": 2])
+        expectEqual(hub.server.received.all.count, 1)
     }
 
     @Test func `a result that waits holds up no other handler and no other result`() async throws {
@@ -321,9 +321,9 @@ import Testing
         hub.server.send(Self.call("ask", id: "s1"), Self.call("add", "[2,3]", id: "s2"))
         for number in 1...50 { hub.server.send(Self.call("count", "[\(number)]")) }
         try await eventually { calls.all == Array(1...50) }
-        #expect(try await hub.server.received(1) == [["type": 3, "invocationId": "s2", "result": 5]])
+        try await expectEqual(hub.server.received(1), [["type": 3, "invocationId": "s2", "result": 5]])
         gate.fulfill(())?.resume()
-        #expect(try await hub.server.received(2)[1] == ["type": 3, "invocationId": "s1", "result": "yes"])
+        try await expectEqual(hub.server.received(2)[1], ["type": 3, "invocationId": "s1", "result": "yes"])
     }
 
     @Test func `a handler with a result may call a method that asks the client for another result`() async throws {
@@ -337,7 +337,7 @@ import Testing
         hub.client.on("inner") { 7 }
         hub.client.on("outer") { [weak client = hub.client] in try await client?.invoke("relay", as: Int.self) }
         hub.server.send(Self.call("outer", id: "s1"))
-        #expect(try await hub.server.received(3)[2] == ["type": 3, "invocationId": "s1", "result": 7])
+        try await expectEqual(hub.server.received(3)[2], ["type": 3, "invocationId": "s1", "result": 7])
     }
 
     @Test func `the results that are determined at a time are limited`() async throws {
@@ -353,9 +353,9 @@ import Testing
         try await eventually { calls.all.count == 2 }
         hub.server.send(Self.call("ask", "[3]", id: "s3"))
         for _ in 1...100 { await Task.yield() }
-        #expect(calls.all.count == 2)
+        expectEqual(calls.all.count, 2)
         for gate in gates { gate.fulfill(())?.resume() }
-        #expect(Set(try await hub.server.received(3).map { $0["result"] }) == [1, 2, 3])
+        expectEqual(Set(try await hub.server.received(3).map { $0["result"] }), [1, 2, 3])
     }
 
     @Test(arguments: [true, false])
@@ -381,7 +381,7 @@ import Testing
         gate.fulfill(())?.resume()
         try await eventually { calls.all.last == -5 }
         // The handler that ran has finished.
-        #expect(calls.all == [1, 5, -5])
+        expectEqual(calls.all, [1, 5, -5])
     }
 
     @Test func `a client that was stopped calls no handler`() async throws {
@@ -397,7 +397,7 @@ import Testing
         hub.client.stop()
         gate.fulfill(())?.resume()
         for _ in 1...100 { await Task.yield() }
-        #expect(calls.all == [1])
+        expectEqual(calls.all, [1])
     }
 
     @Test func `a loss drops no call that has arrived`() async throws {
@@ -411,7 +411,7 @@ import Testing
         hub.server.send(Self.call("slow", "[1]"), Self.call("slow", "[2]"))
         hub.network.cut()
         hub.clock.advance(by: .seconds(1))
-        #expect(hub.isConnected)
+        expect(hub.isConnected)
         gate.fulfill(())?.resume()
         try await eventually { calls.all == [1, 2] }
     }
@@ -426,7 +426,7 @@ import Testing
         }
         hub.server.send(Self.call("restart"))
         try await eventually { calls.all.count == 1 }
-        #expect(hub.isConnected && hub.server.upgrades.all.count == 2)
+        expect(hub.isConnected && hub.server.upgrades.all.count == 2)
     }
 
     @Test func `no handler is called after the client was released`() async throws {
@@ -452,6 +452,6 @@ import Testing
         }
         gate.fulfill(())?.resume()
         for _ in 1...100 { await Task.yield() }
-        #expect(calls.all == [1] && driver.consumerCount == 0)
+        expect(calls.all == [1] && driver.consumerCount == 0)
     }
 }

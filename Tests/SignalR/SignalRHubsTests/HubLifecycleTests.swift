@@ -20,21 +20,21 @@ import Testing
         let hub = try await HubFixture.connected(negotiates: true) { $0.retry = .delays([.seconds(2), .seconds(10), .seconds(30)]) }
         hub.server.script.negotiate = { _, number in number < 4 ? HTTPResponse(status: 503) : ScriptedHub.response(number) }
         hub.network.cut()
-        #expect(hub.isReconnecting && hub.client.connectionID == nil)
+        expect(hub.isReconnecting && hub.client.connectionID == nil)
         for (delay, attempts) in [(2, 1), (10, 2), (30, 3)] {
             try await eventually { hub.events.last == .connectingIn(.seconds(delay)) }
-            #expect(hub.server.negotiations.all.count == attempts)
+            expectEqual(hub.server.negotiations.all.count, attempts)
             hub.clock.advance(by: .seconds(delay) - .milliseconds(1))
-            #expect(hub.server.negotiations.all.count == attempts)
+            expectEqual(hub.server.negotiations.all.count, attempts)
             hub.clock.advance(by: .milliseconds(1))
         }
         // Updates follow the state, on the thread that has negotiated.
         try await eventually { hub.events.last == .reconnected(connectionID: "id-4") && hub.states.count == 4 }
-        #expect(hub.isConnected)
-        #expect(hub.events.filter(\.isReconnecting).count == 1)
-        #expect(hub.events.first?.isReconnecting == true)
-        #expect(!hub.events.contains { $0.isClosed })
-        #expect(hub.client.counters.reconnects == 1)
+        expect(hub.isConnected)
+        expectEqual(hub.events.filter(\.isReconnecting).count, 1)
+        expectEqual(hub.events.first?.isReconnecting, true)
+        expect(!hub.events.contains { $0.isClosed })
+        expectEqual(hub.client.counters.reconnects, 1)
     }
 
     @Test func `a client whose attempts are exhausted is closed with the last error`() async throws {
@@ -42,35 +42,35 @@ import Testing
         hub.network.condition = .down
         hub.network.cut()
         hub.clock.advance(by: .seconds(1))
-        #expect(hub.isReconnecting)
+        expect(hub.isReconnecting)
         hub.clock.advance(by: .seconds(1))
-        guard case .closed(let error)? = hub.events.last else { return #expect(Bool(false), "it should be closed") }
-        #expect(error?.code == .connectionLost && error?.transportError?.code == .unreachable)
-        #expect(hub.client.state == .stopped(error))
-        #expect(hub.events.filter(\.isReconnecting).count == 1 && hub.events.filter(\.isClosed).count == 1)
+        guard case .closed(let error)? = hub.events.last else { return expect(Bool(false), "it should be closed") }
+        expect(error?.code == .connectionLost && error?.transportError?.code == .unreachable)
+        expectEqual(hub.client.state, .stopped(error))
+        expect(hub.events.filter(\.isReconnecting).count == 1 && hub.events.filter(\.isClosed).count == 1)
         hub.clock.advance(by: .seconds(1000))
-        #expect(hub.server.upgrades.all.count == 1 && hub.client.driver.nextDeadline == nil)
+        expect(hub.server.upgrades.all.count == 1 && hub.client.driver.nextDeadline == nil)
     }
 
     @Test func `without a retry policy, a loss closes the client with the error`() async throws {
         let hub = try await HubFixture.connected()
         hub.network.cut()
-        #expect(hub.events.count == 1)
-        #expect(hub.stopError?.code == .connectionLost && hub.stopError?.transportError?.code == .reset)
-        #expect(hub.events == [.closed(hub.stopError)])
+        expectEqual(hub.events.count, 1)
+        expect(hub.stopError?.code == .connectionLost && hub.stopError?.transportError?.code == .reset)
+        expectEqual(hub.events, [.closed(hub.stopError)])
         hub.clock.advance(by: .seconds(1000))
-        #expect(hub.server.upgrades.all.count == 1)
+        expectEqual(hub.server.upgrades.all.count, 1)
     }
 
     @Test func `a second loss begins with the first delay`() async throws {
         let hub = try await HubFixture.connected { $0.retry = .delays([.seconds(3)]) }
         for count in 2...5 {
             hub.network.cut()
-            #expect(hub.events.last == .connectingIn(.seconds(3)))
+            expectEqual(hub.events.last, .connectingIn(.seconds(3)))
             hub.clock.advance(by: .seconds(3))
-            #expect(hub.isConnected && hub.server.upgrades.all.count == count)
+            expect(hub.isConnected && hub.server.upgrades.all.count == count)
         }
-        #expect(hub.events.filter(\.isReconnecting).count == 4)
+        expectEqual(hub.events.filter(\.isReconnecting).count, 4)
     }
 
     @Test func `the application decides with the number of retries, the time and the reason`() async throws {
@@ -83,19 +83,19 @@ import Testing
         }
         hub.network.condition = .down
         hub.network.cut()
-        #expect(hub.isReconnecting)
+        expect(hub.isReconnecting)
         try await eventually { hub.events.last == .connectingIn(.seconds(5)) }
         hub.clock.advance(by: .seconds(5))
         try await eventually { hub.events.last == .connectingIn(.seconds(10)) }
         hub.clock.advance(by: .seconds(10))
         // The policy's task changes the state, and then delivers the event.
         try await eventually { hub.events.last?.isClosed == true }
-        #expect(hub.isStopped)
-        #expect(contexts.all.map(\.retryCount) == [0, 1, 2])
-        #expect(contexts.all.map(\.elapsed) == [.zero, .seconds(5), .seconds(15)])
-        #expect(contexts.all.map(\.reason.transportError?.code) == [.reset, .unreachable, .unreachable])
-        #expect(hub.events.last == .closed(contexts.all.last?.reason))
-        #expect(hub.events.filter(\.isReconnecting).count == 1)
+        expect(hub.isStopped)
+        expectEqual(contexts.all.map(\.retryCount), [0, 1, 2])
+        expectEqual(contexts.all.map(\.elapsed), [.zero, .seconds(5), .seconds(15)])
+        expectEqual(contexts.all.map(\.reason.transportError?.code), [.reset, .unreachable, .unreachable])
+        expectEqual(hub.events.last, .closed(contexts.all.last?.reason))
+        expectEqual(hub.events.filter(\.isReconnecting).count, 1)
     }
 
     @Test(arguments: [true, false])
@@ -109,15 +109,15 @@ import Testing
         hub.network.cut()
         // The policy's task changes the state, and then delivers the event.
         try await eventually { hub.events.first?.isClosed == true }
-        #expect(hub.isStopped && hub.events.count == 1)
-        guard case .closed(let error?)? = hub.events.first else { return #expect(Bool(false), "it should have an error") }
-        #expect(error.code == .connectionLost && hub.stopError == error)
+        expect(hub.isStopped && hub.events.count == 1)
+        guard case .closed(let error?)? = hub.events.first else { return expect(Bool(false), "it should have an error") }
+        expect(error.code == .connectionLost && hub.stopError == error)
         if throwsError {
-            #expect(error.cause is CancellationError && error.message.contains("policy for reconnects threw"))
+            expect(error.cause is CancellationError && error.message.contains("policy for reconnects threw"))
             // A state, which is stored, has no object of the application.
-            #expect(hub.stopError?.cause == nil)
+            expectNil(hub.stopError?.cause)
         } else {
-            #expect(hub.stopError?.transportError?.code == .reset)
+            expectEqual(hub.stopError?.transportError?.code, .reset)
         }
     }
 
@@ -133,12 +133,12 @@ import Testing
         hub.network.cut()
         try await eventually { asked.all.count == 1 }
         hub.clock.advance(by: .seconds(100_000))
-        #expect(hub.isReconnecting && hub.server.upgrades.all.count == 1 && hub.client.driver.nextDeadline == nil)
-        #expect(await hubError { try await hub.client.invoke("save", as: Int.self) }?.code == .notConnected)
+        expect(hub.isReconnecting && hub.server.upgrades.all.count == 1 && hub.client.driver.nextDeadline == nil)
+        await expectEqual(hubError { try await hub.client.invoke("save", as: Int.self) }?.code, .notConnected)
         decision.fulfill(.seconds(5))?.resume()
         try await eventually { hub.events.last == .connectingIn(.seconds(5)) }
         hub.clock.advance(by: .seconds(5))
-        #expect(hub.isConnected && asked.all.count == 1)
+        expect(hub.isConnected && asked.all.count == 1)
     }
 
     @Test func `checkConnection ends the wait for a decision, whose answer is ignored`() async throws {
@@ -155,12 +155,12 @@ import Testing
         hub.network.cut()
         try await eventually { asked.all.count == 1 }
         hub.client.checkConnection()
-        #expect(hub.isConnected && hub.server.upgrades.all.count == 2)
+        expect(hub.isConnected && hub.server.upgrades.all.count == 2)
         // The loss is reported before its end, although there was no decision.
-        #expect(hub.events.filter { $0.isReconnecting || $0.isReconnected }.map(\.isReconnecting) == [true, false])
+        expectEqual(hub.events.filter { $0.isReconnecting || $0.isReconnected }.map(\.isReconnecting), [true, false])
         decision.fulfill(nil)?.resume()
         try await eventually { answered.all == [true] }
-        #expect(hub.isConnected)
+        expect(hub.isConnected)
     }
 
     @Test func `a backoff goes on without end, with delays below its limit`() async throws {
@@ -168,33 +168,33 @@ import Testing
         hub.network.condition = .down
         hub.network.cut()
         for _ in 1...50 { hub.clock.advanceToNextDeadline() }
-        #expect(hub.isReconnecting)
+        expect(hub.isReconnecting)
         let delays = hub.events.compactMap { if case .connectingIn(let delay) = $0 { delay } else { nil } }
-        #expect(delays.count == 51)
-        #expect(delays.allSatisfy { $0 > .zero && $0 <= .seconds(4) } && Set(delays).count > 40)
+        expectEqual(delays.count, 51)
+        expect(delays.allSatisfy { $0 > .zero && $0 <= .seconds(4) } && Set(delays).count > 40)
         hub.network.condition = .up
         hub.clock.advanceToNextDeadline()
-        #expect(hub.isConnected)
+        expect(hub.isConnected)
     }
 
     @Test func `checkConnection skips the delay`() async throws {
         let hub = try await HubFixture.connected { $0.retry = .delays([.seconds(1000)]) }
         hub.network.cut()
         hub.client.checkConnection()
-        #expect(hub.isConnected)
-        #expect(hub.events.filter(\.isReconnecting).count == 1 && hub.events.last?.isReconnected == true)
+        expect(hub.isConnected)
+        expect(hub.events.filter(\.isReconnecting).count == 1 && hub.events.last?.isReconnected == true)
     }
 
     @Test func `checkConnection checks an established connection`() async throws {
         let hub = try await HubFixture.connected { $0.retry = .delays([.seconds(1)]) }
         hub.client.checkConnection()
-        #expect(hub.server.pings.all.last == "websocket")
+        expectEqual(hub.server.pings.all.last, "websocket")
         hub.clock.advance(by: .seconds(10))
-        #expect(hub.isConnected)
+        expect(hub.isConnected)
         hub.network.condition = .silent
         hub.client.checkConnection()
         hub.clock.advance(by: .seconds(10))
-        #expect(hub.isReconnecting)
+        expect(hub.isReconnecting)
     }
 
     @Test func `a change of the network path reconnects, and doesn't start a stopped client`() async throws {
@@ -205,10 +205,10 @@ import Testing
         }
         hub.network.cut()
         monitor.pathChanged()
-        #expect(hub.isConnected)
+        expect(hub.isConnected)
         hub.client.stop()
         monitor.pathChanged()
-        #expect(hub.isStopped && hub.server.upgrades.all.count == 2)
+        expect(hub.isStopped && hub.server.upgrades.all.count == 2)
     }
 
     @Test(arguments: [true, false])
@@ -227,13 +227,13 @@ import Testing
         for count in 1...20 {
             let events = 2 * count
             try await eventually { hub.events.count == events }
-            #expect(hub.isReconnecting && hub.events.last == .connectingIn(.seconds(1)))
+            expect(hub.isReconnecting && hub.events.last == .connectingIn(.seconds(1)))
             hub.client.checkConnection()
         }
-        #expect(counts.all.allSatisfy { $0 == 0 })
+        expect(counts.all.allSatisfy { $0 == 0 })
         hub.network.condition = .up
         hub.client.checkConnection()
-        #expect(hub.isConnected)
+        expect(hub.isConnected)
     }
 
     /// The policies with which a client reconnects immediately.
@@ -262,7 +262,7 @@ import Testing
             hub.network.cut()
             try await eventually { hub.events.last == .connectingIn(.seconds(pause)) }
             hub.clock.advance(by: .seconds(pause))
-            #expect(hub.isConnected)
+            expect(hub.isConnected)
         }
         // A connection that lasts ends the pauses.
         hub.clock.advance(by: .seconds(30))
@@ -275,14 +275,14 @@ import Testing
     @Test func `a deliberate stop sends a close message, and is reported without an error`() async throws {
         let hub = try await HubFixture.connected { $0.retry = .standard }
         hub.client.stop()
-        #expect(hub.client.state == .stopped(nil))
-        #expect(hub.events == [.closed(nil)])
-        #expect(hub.server.received.all == [["type": 7]])
-        #expect(hub.server.ends.all == [.peer(.normal, "")])
+        expectEqual(hub.client.state, .stopped(nil))
+        expectEqual(hub.events, [.closed(nil)])
+        expectEqual(hub.server.received.all, [["type": 7]])
+        expectEqual(hub.server.ends.all, [.peer(.normal, "")])
         hub.clock.advance(by: .seconds(1000))
-        #expect(hub.isStopped && hub.server.upgrades.all.count == 1 && hub.events.count == 1)
+        expect(hub.isStopped && hub.server.upgrades.all.count == 1 && hub.events.count == 1)
         hub.client.stop()
-        #expect(hub.events.count == 1)
+        expectEqual(hub.events.count, 1)
     }
 
     /// A state in which a client can be stopped.
@@ -348,23 +348,23 @@ import Testing
             }
         }
         hub.client.stop()
-        #expect(hub.client.state == .stopped(nil))
-        #expect(await start.value?.code == (startFails ? .stopped : nil))
+        expectEqual(hub.client.state, .stopped(nil))
+        await expectEqual(start.value?.code, (startFails ? .stopped : nil))
         // The task that started the client may still deliver earlier updates, and delivers this one after them.
         if !startFails { try await eventually { hub.events.contains(where: \.isClosed) } }
-        #expect(hub.events.filter(\.isClosed).count == (startFails ? 0 : 1))
+        expectEqual(hub.events.filter(\.isClosed).count, (startFails ? 0 : 1))
         isBlocked.record(false)
         try await hub.client.start()
-        #expect(hub.isConnected)
+        expect(hub.isConnected)
         // What the first attempt waited for has no effect any more.
         for responder in hub.server.silent.all { responder.respond(ScriptedHub.response(99)) }
         never.fulfill(())?.resume()
         hub.clock.advance(by: .seconds(5))
-        #expect(hub.isConnected && !hub.events.contains { $0.isReconnected })
+        expect(hub.isConnected && !hub.events.contains { $0.isReconnected })
         hub.client.stop()
-        #expect(hub.client.driver.read { $0.waiterCount } == 0)
+        expectEqual(hub.client.driver.read { $0.waiterCount }, 0)
         hub.clock.advance(by: .seconds(10))
-        #expect(hub.client.driver.nextDeadline == nil)
+        expectNil(hub.client.driver.nextDeadline)
     }
 
     // MARK: Close messages
@@ -373,25 +373,25 @@ import Testing
         let hub = try await HubFixture.connected { $0.retry = .standard }
         hub.server.send(#"{"type":7,"error":"too many clients"}"#)
         let error = try #require(hub.stopError)
-        #expect(error.code == .closedByServer && error.serverMessage == "too many clients")
-        #expect(hub.events == [.closed(error)])
+        expect(error.code == .closedByServer && error.serverMessage == "too many clients")
+        expectEqual(hub.events, [.closed(error)])
         hub.clock.advance(by: .seconds(1000))
-        #expect(hub.server.upgrades.all.count == 1 && hub.server.connectionCount == 0)
+        expect(hub.server.upgrades.all.count == 1 && hub.server.connectionCount == 0)
     }
 
     @Test func `a close message without an error ends the client without an error`() async throws {
         let hub = try await HubFixture.connected { $0.retry = .standard }
         hub.server.send(#"{"type":7,"allowReconnect":false}"#)
-        #expect(hub.events == [.closed(nil)] && hub.client.state == .stopped(nil))
+        expect(hub.events == [.closed(nil)] && hub.client.state == .stopped(nil))
     }
 
     @Test func `a close message that allows to reconnect is a loss`() async throws {
         let hub = try await HubFixture.connected { $0.retry = .delays([.seconds(1)]) }
         hub.server.send(#"{"type":7,"error":"restarting","allowReconnect":true}"#)
-        guard case .reconnecting(let error)? = hub.events.first else { return #expect(Bool(false), "it should reconnect") }
-        #expect(error.code == .closedByServer && error.serverMessage == "restarting")
+        guard case .reconnecting(let error)? = hub.events.first else { return expect(Bool(false), "it should reconnect") }
+        expect(error.code == .closedByServer && error.serverMessage == "restarting")
         hub.clock.advance(by: .seconds(1))
-        #expect(hub.isConnected && hub.server.connectionCount == 1)
+        expect(hub.isConnected && hub.server.connectionCount == 1)
     }
 
     @Test func `nothing after a close message has an effect`() async throws {
@@ -402,49 +402,49 @@ import Testing
         hub.clock.advance(by: .seconds(1))
         hub.server.send(#"{"type":1,"target":"count","arguments":[2]}"#)
         try await eventually { !calls.all.isEmpty }
-        #expect(calls.all == [2])
+        expectEqual(calls.all, [2])
     }
 
     @Test func `a WebSocket that is closed without a close message is a loss`() async throws {
         let hub = try await HubFixture.connected { $0.retry = .delays([.seconds(1)]) }
         hub.server.close(.normal)
-        #expect(hub.isReconnecting)
+        expect(hub.isReconnecting)
         hub.clock.advance(by: .seconds(1))
-        #expect(hub.isConnected)
+        expect(hub.isConnected)
     }
 
     // MARK: Keep-alive
 
     @Test func `the client sends a ping after the handshake, and after an interval in which it sent nothing`() async throws {
         let hub = try await HubFixture.connected { $0.serverTimeout = .seconds(1000) }
-        #expect(hub.server.pings.all == [["type": 6]])
+        expectEqual(hub.server.pings.all, [["type": 6]])
         hub.clock.advance(by: .seconds(14))
-        #expect(hub.server.pings.all.count == 1)
+        expectEqual(hub.server.pings.all.count, 1)
         hub.clock.advance(by: .seconds(1))
-        #expect(hub.server.pings.all == [["type": 6], ["type": 6]])
+        expectEqual(hub.server.pings.all, [["type": 6], ["type": 6]])
         hub.clock.advance(by: .seconds(10))
         try await hub.client.send("say", hub.payload("x"))
         hub.clock.advance(by: .seconds(14))
-        #expect(hub.server.pings.all.count == 2)
+        expectEqual(hub.server.pings.all.count, 2)
         hub.clock.advance(by: .seconds(1))
-        #expect(hub.server.pings.all.count == 3)
+        expectEqual(hub.server.pings.all.count, 3)
     }
 
     @Test func `a server that sends nothing is lost after the server timeout`() async throws {
         let hub = try await HubFixture.connected()
         hub.clock.advance(by: .seconds(29))
-        #expect(hub.isConnected)
+        expect(hub.isConnected)
         hub.clock.advance(by: .seconds(1))
-        #expect(hub.stopError?.code == .serverTimeout)
-        #expect(hub.events == [.closed(hub.stopError)])
+        expectEqual(hub.stopError?.code, .serverTimeout)
+        expectEqual(hub.events, [.closed(hub.stopError)])
     }
 
     @Test func `the server timeout is followed by the retry policy`() async throws {
         let hub = try await HubFixture.connected { $0.retry = .delays([.seconds(1)]) }
         hub.clock.advance(by: .seconds(30))
-        #expect(hub.isReconnecting)
+        expect(hub.isReconnecting)
         hub.clock.advance(by: .seconds(1))
-        #expect(hub.isConnected)
+        expect(hub.isConnected)
     }
 
     @Test(arguments: [
@@ -457,9 +457,9 @@ import Testing
             hub.clock.advance(by: .seconds(29))
             hub.server.send(raw: message)
         }
-        #expect(hub.isConnected)
+        expect(hub.isConnected)
         hub.clock.advance(by: .seconds(30))
-        #expect(hub.isStopped)
+        expect(hub.isStopped)
     }
 
     // MARK: States
@@ -471,8 +471,8 @@ import Testing
         hub.clock.advance(by: .seconds(1))
         hub.client.stop()
         let all = await states.pending()
-        #expect(all.count == 4)
-        #expect(all.first == .connected(connectionID: nil) && all.last == .stopped(nil))
+        expectEqual(all.count, 4)
+        expect(all.first == .connected(connectionID: nil) && all.last == .stopped(nil))
     }
 
     // MARK: Releasing
@@ -506,10 +506,10 @@ import Testing
             case .stopped: strong.stop()
             }
         }
-        #expect(client == nil)
-        #expect(server.connectionCount == 0)
-        if state != .reconnecting { #expect(server.received.all.last == ["type": 7]) }
-        #expect(states?.endReason == .ended)
+        expectNil(client)
+        expectEqual(server.connectionCount, 0)
+        if state != .reconnecting { expectEqual(server.received.all.last, ["type": 7]) }
+        expectEqual(states?.endReason, .ended)
         states = nil
         // The task of the handlers ends, and releases the driver.
         try await eventually { driver == nil }

@@ -25,10 +25,10 @@ import Testing
         let (states, changes) = (hub.client.states, hub.client.stateChanges)
         hub.network.cut()
         let reached = await states.pending()
-        #expect(reached.first == .connected(connectionID: nil) && reached.count == 2)
-        #expect(await changes.pending() == [HubStateChange(old: reached[0], new: reached[1])])
+        expect(reached.first == .connected(connectionID: nil) && reached.count == 2)
+        await expectEqual(changes.pending(), [HubStateChange(old: reached[0], new: reached[1])])
         hub.client.stop()
-        #expect(await changes.pending() == [HubStateChange(old: reached[1], new: .stopped(nil))])
+        await expectEqual(changes.pending(), [HubStateChange(old: reached[1], new: .stopped(nil))])
     }
 
     @Test func `each failure is an error once`() async throws {
@@ -36,34 +36,34 @@ import Testing
         let (errors, delays) = (hub.client.errors, hub.client.connectingIn)
         hub.network.condition = .down
         hub.network.cut()
-        #expect(await errors.pending().map(\.message).count == 1)
+        await expectEqual(errors.pending().map(\.message).count, 1)
         hub.clock.advance(by: .seconds(1))
         try await eventually { hub.client.reconnectDelay == .seconds(2) }
-        #expect(await errors.pending().map(\.code) == [.connectionLost])
+        await expectEqual(errors.pending().map(\.code), [.connectionLost])
         hub.clock.advance(by: .seconds(2))
         try await eventually { hub.isStopped }
         // The state and the update `closed` report the same failure.
-        #expect(await errors.pending() == [hub.stopError])
-        #expect(await delays.pending() == [.seconds(1), .seconds(2)])
-        #expect(hub.client.reconnectDelay == nil)
+        await expectEqual(errors.pending(), [hub.stopError])
+        await expectEqual(delays.pending(), [.seconds(1), .seconds(2)])
+        expectNil(hub.client.reconnectDelay)
     }
 
     @Test func `a stop isn't an error`() async throws {
         let hub = try await HubFixture.connected()
         let errors = hub.client.errors
         hub.client.stop()
-        #expect(await errors.pending().isEmpty)
+        await expect(errors.pending().isEmpty)
     }
 
     @Test func `an error has the cause that the application threw, but no state keeps it`() async throws {
         let hub = try await HubFixture(negotiates: true) { $0.accessToken = { throw Refused() } }
         let errors = hub.client.errors
         let error = await hubError { try await hub.client.start() }
-        #expect(error?.code == .tokenFailed && error?.cause is Refused)
-        #expect(error?.message.contains("\(Refused.self)") == true)
+        expect(error?.code == .tokenFailed && error?.cause is Refused)
+        expectEqual(error?.message.contains("\(Refused.self)"), true)
         let reported = try #require(await errors.pending().first)
-        #expect(reported == error && reported.cause is Refused)
-        #expect(hub.stopError == error && hub.stopError?.cause == nil)
+        expect(reported == error && reported.cause is Refused)
+        expect(hub.stopError == error && hub.stopError?.cause == nil)
     }
 
     @Test func `the error of a handler and of a result have their causes`() async throws {
@@ -75,8 +75,8 @@ import Testing
         hub.server.send(#"{"type":1,"target":"Count","arguments":["one"]}"#)
         try await eventually { hub.updates.all.count { if case .error = $0 { true } else { false } } == 2 }
         let reported = await errors.pending()
-        #expect(reported.map(\.code) == [.handlerFailed, .decodingFailed])
-        #expect(reported.first?.cause is Refused && reported.last?.cause is DecodingError)
+        expectEqual(reported.map(\.code), [.handlerFailed, .decodingFailed])
+        expect(reported.first?.cause is Refused && reported.last?.cause is DecodingError)
     }
 
     @Test func `messages in both directions are traced without secrets`() async throws {
@@ -87,12 +87,12 @@ import Testing
         hub.server.send(#"{"type":1,"target":"Echo","arguments":["secret-token"]}"#)
         hub.client.stop()
         let traced = await frames.pending()
-        #expect(traced.first == HubFrameTrace(.sent, #"{"protocol":"json","version":1}"#))
-        #expect(traced.contains(HubFrameTrace(.received, "{}")))
-        #expect(traced.contains { $0.direction == .sent && $0.text.contains("\"hello\"") })
-        #expect(traced.contains(HubFrameTrace(.received, #"{"type":1,"target":"Echo","arguments":["…"]}"#)))
+        expectEqual(traced.first, HubFrameTrace(.sent, #"{"protocol":"json","version":1}"#))
+        expect(traced.contains(HubFrameTrace(.received, "{}")))
+        expect(traced.contains { $0.direction == .sent && $0.text.contains("\"hello\"") })
+        expect(traced.contains(HubFrameTrace(.received, #"{"type":1,"target":"Echo","arguments":["…"]}"#)))
         // The close message is the last one.
-        #expect(traced.last?.direction == .sent && traced.last?.text.contains("\"type\":7") == true)
+        expect(traced.last?.direction == .sent && traced.last?.text.contains("\"type\":7") == true)
     }
 
     @Test func `a traced client waits for a server that reads slowly`() async throws {
@@ -101,7 +101,7 @@ import Testing
         try await hub.client.start()
         for number in 1...20 { try await hub.client.send("Say", number) }
         let sent = await frames.pending().filter { $0.direction == .sent && $0.text.contains("Say") }
-        #expect(sent.count == 20)
+        expectEqual(sent.count, 20)
     }
 
     @Test func `changed settings apply from the next attempt`() async throws {
@@ -120,12 +120,12 @@ import Testing
                 return "second"
             }
         }
-        #expect(tokens.all == ["first"] && hub.isConnected)
+        expect(tokens.all == ["first"] && hub.isConnected)
         hub.network.cut()
         try await eventually { hub.client.reconnectDelay == .seconds(5) }
         hub.clock.advance(by: .seconds(5))
         try await eventually { hub.isConnected }
-        #expect(tokens.all == ["first", "second"])
+        expectEqual(tokens.all, ["first", "second"])
     }
 
     @Test func `settings of a stopped client apply to its start`() async throws {
@@ -133,10 +133,10 @@ import Testing
         let endpoint = hub.client.configuration.endpoint
         try hub.client.update { $0.endpoint.host = "nowhere" }
         let error = await hubError { try await hub.client.start() }
-        #expect(error?.code == .connectionLost)
+        expectEqual(error?.code, .connectionLost)
         try hub.client.update { $0.endpoint = endpoint }
         try await hub.client.start()
-        #expect(hub.isConnected)
+        expect(hub.isConnected)
     }
 
     @Test func `what a client keeps for life can't be changed`() async throws {
@@ -147,7 +147,7 @@ import Testing
         ]
         for change in changes {
             let error = #expect(throws: HubError.self) { try hub.client.update(change) }
-            #expect(error?.code == .invalidConfiguration && error?.message.contains("keeps") == true)
+            expect(error?.code == .invalidConfiguration && error?.message.contains("keeps") == true)
         }
     }
 
@@ -176,9 +176,9 @@ import Testing
     func `an invalid value is named by the error of the start`(_ invalid: InvalidValue) async throws {
         let hub = try await HubFixture(ScriptedHub.Script(), invalid.change)
         let error = await hubError { try await hub.client.start() }
-        #expect(error?.code == .invalidConfiguration && error?.message.hasPrefix("Invalid configuration: ") == true)
-        #expect(error?.message.contains(invalid.name) == true)
-        #expect(hub.stopError == error && hub.server.handshakes.all.isEmpty)
+        expect(error?.code == .invalidConfiguration && error?.message.hasPrefix("Invalid configuration: ") == true)
+        expectEqual(error?.message.contains(invalid.name), true)
+        expect(hub.stopError == error && hub.server.handshakes.all.isEmpty)
     }
 
     @Test func `objects that the settings own are released without a lock`() async throws {
@@ -191,24 +191,24 @@ import Testing
         }
         try hub.client.update { $0.accessToken = nil }
         try hub.client.update { $0.callTimeLimit = .seconds(1) }
-        #expect(released.all == [.stopped(nil), .stopped(nil), .stopped(nil)])
+        expectEqual(released.all, [.stopped(nil), .stopped(nil), .stopped(nil)])
     }
 
     @Test func `a call waits for a connection without starting the client`() async throws {
         let hub = try await HubFixture()
         let task = Task { [client = hub.client] in try await client.connected() }
         try await eventually { hub.client.driver.read { $0.waiterCount } == 1 }
-        #expect(hub.isStopped)
+        expect(hub.isStopped)
         try await hub.client.start()
-        #expect(try await task.value == nil)
+        try await expectNil(task.value)
 
         let failed = Task { [client = hub.client] in try await client.run() }
         try await eventually { hub.client.driver.read { $0.waiterCount } == 1 }
         hub.network.cut()
         let error = await hubError { try await failed.value }
-        #expect(error == hub.stopError && error?.code == .connectionLost)
+        expect(error == hub.stopError && error?.code == .connectionLost)
         // The client has stopped, and the error says why.
-        #expect(await hubError { try await hub.client.connected() } == error)
+        await expectEqual(hubError { try await hub.client.connected() }, error)
     }
 
     @Test func `a call that waits too long for a connection says why the last attempt failed`() async throws {
@@ -218,7 +218,7 @@ import Testing
         hub.clock.advance(by: .seconds(1))
         try await eventually { hub.client.reconnectDelay == .seconds(100) }
         let error = await hubError { try await hub.client.connected(within: .zero) }
-        #expect(error?.code == .timedOut)
-        #expect(((error?.cause as? HubError)?.cause as? TransportError)?.code == .unreachable)
+        expectEqual(error?.code, .timedOut)
+        expectEqual(((error?.cause as? HubError)?.cause as? TransportError)?.code, .unreachable)
     }
 }

@@ -45,32 +45,32 @@ import Testing
 
     @Test func `the client asks for stateful reconnect, and uses version 2 if the server supports it`() async throws {
         let hub = try await self.connected()
-        #expect(hub.server.negotiations.all.map(\.target) == ["/chat/negotiate?room=1&negotiateVersion=1&useStatefulReconnect=true"])
-        #expect(hub.server.handshakes.all == [#"{"protocol":"json","version":2}"#])
+        expectEqual(hub.server.negotiations.all.map(\.target), ["/chat/negotiate?room=1&negotiateVersion=1&useStatefulReconnect=true"])
+        expectEqual(hub.server.handshakes.all, [#"{"protocol":"json","version":2}"#])
     }
 
     @Test func `a server without it is used as before`() async throws {
         let hub = try await self.connected(ScriptedHub.Script())
-        #expect(hub.server.handshakes.all == [#"{"protocol":"json","version":1}"#])
+        expectEqual(hub.server.handshakes.all, [#"{"protocol":"json","version":1}"#])
         hub.network.cut()
-        #expect(hub.stopError?.code == .connectionLost && hub.server.upgrades.all.count == 1)
+        expect(hub.stopError?.code == .connectionLost && hub.server.upgrades.all.count == 1)
     }
 
     @Test func `a server that supports it without being asked is an error`() async throws {
         let hub = try await HubFixture(negotiates: true, Self.script)
         let error = await hubError { try await hub.client.start() }
-        #expect(error?.code == .negotiationFailed && error?.message.contains("didn't ask for") == true)
+        expect(error?.code == .negotiationFailed && error?.message.contains("didn't ask for") == true)
     }
 
     @Test func `a client without a negotiation or without WebSockets doesn't ask for it`() async throws {
         let skipping = try await HubFixture.connected { $0.statefulReconnect = HubStatefulReconnect() }
-        #expect(skipping.server.handshakes.all == [#"{"protocol":"json","version":1}"#])
+        expectEqual(skipping.server.handshakes.all, [#"{"protocol":"json","version":1}"#])
         let polling = try await HubFixture(negotiates: true) {
             $0.statefulReconnect = HubStatefulReconnect()
             $0.allowedTransports = .longPolling
         }
         _ = await hubError { try await polling.client.start() }
-        #expect(polling.server.negotiations.all.allSatisfy { !$0.target.contains("useStatefulReconnect") })
+        expect(polling.server.negotiations.all.allSatisfy { !$0.target.contains("useStatefulReconnect") })
     }
 
     @Test(arguments: [
@@ -81,7 +81,7 @@ import Testing
     func `invalid settings are an error`(settings: HubStatefulReconnect, problem: String) async throws {
         let hub = try await HubFixture(negotiates: true) { $0.statefulReconnect = settings }
         let error = await hubError { try await hub.client.start() }
-        #expect(error?.code == .invalidConfiguration && error?.message.contains(problem) == true)
+        expect(error?.code == .invalidConfiguration && error?.message.contains(problem) == true)
     }
 
     // MARK: Resuming
@@ -90,60 +90,60 @@ import Testing
         let hub = try await self.connected()
         let call = try await hub.begin { try await $0.invoke("add", 1, as: Int.self) }
         hub.network.cut()
-        #expect(hub.isConnected && hub.client.connectionID == "id-1")
+        expect(hub.isConnected && hub.client.connectionID == "id-1")
         // Neither a negotiation nor a handshake, and the same connection.
-        #expect(hub.server.negotiations.all.count == 1 && hub.server.upgrades.all.count == 2)
-        #expect(hub.server.upgrades.all[0].target == hub.server.upgrades.all[1].target)
-        #expect(hub.server.handshakes.all.count == 2 && hub.server.handshakes.all[1] == #"{"type":9,"sequenceId":1}"#)
+        expect(hub.server.negotiations.all.count == 1 && hub.server.upgrades.all.count == 2)
+        expectEqual(hub.server.upgrades.all[0].target, hub.server.upgrades.all[1].target)
+        expect(hub.server.handshakes.all.count == 2 && hub.server.handshakes.all[1] == #"{"type":9,"sequenceId":1}"#)
         // The call wasn't acknowledged.
-        #expect(try await hub.server.received(2).last == hub.server.received.all.first)
-        #expect(hub.events.isEmpty)
+        try await expectEqual(hub.server.received(2).last, hub.server.received.all.first)
+        expect(hub.events.isEmpty)
         hub.server.send(Self.sequence(1), #"{"type":3,"invocationId":"1","result":5}"#)
-        #expect(try await call.value == 5)
-        #expect(hub.events == [.resumed] && hub.client.counters.resumes == 1 && hub.client.counters.reconnects == 0)
-        #expect(hub.states == [.connecting, .connected(connectionID: "id-1")])
+        try await expectEqual(call.value, 5)
+        expect(hub.events == [.resumed] && hub.client.counters.resumes == 1 && hub.client.counters.reconnects == 0)
+        expectEqual(hub.states, [.connecting, .connected(connectionID: "id-1")])
     }
 
     @Test(arguments: [CloseCode.normal, .abnormal, .goingAway, .internalError, CloseCode(rawValue: 1012)])
     func `a close without a close message is followed by a resume`(code: CloseCode) async throws {
         let hub = try await self.connected()
         hub.server.close(code)
-        #expect(hub.server.upgrades.all.count == 2 && hub.isConnected)
+        expect(hub.server.upgrades.all.count == 2 && hub.isConnected)
     }
 
     @Test func `silence of the server is followed by a resume`() async throws {
         let hub = try await self.connected { $0.keepAliveInterval = .zero }
         hub.clock.advance(by: .seconds(30))
-        #expect(hub.server.upgrades.all.count == 2 && hub.isConnected)
+        expect(hub.server.upgrades.all.count == 2 && hub.isConnected)
         hub.server.send(Self.sequence(1))
-        #expect(hub.events == [.resumed])
+        expectEqual(hub.events, [.resumed])
     }
 
     @Test(arguments: [CloseCode.protocolError, .unsupportedData, .invalidPayload, .tooLarge])
     func `a close because of what the client sent ends the connection`(code: CloseCode) async throws {
         let hub = try await self.connected()
         hub.server.close(code)
-        #expect(hub.isStopped && hub.server.upgrades.all.count == 1)
+        expect(hub.isStopped && hub.server.upgrades.all.count == 1)
     }
 
     @Test(arguments: [true, false]) func `a close message ends the connection`(allowsReconnect: Bool) async throws {
         let hub = try await self.connected { $0.retry = .delays([.seconds(5)]) }
         hub.server.send(#"{"type":7,"error":"bye","allowReconnect":\#(allowsReconnect)}"#)
-        #expect(hub.server.upgrades.all.count == 1)
-        #expect(allowsReconnect ? hub.isReconnecting : hub.stopError?.serverMessage == "bye")
+        expectEqual(hub.server.upgrades.all.count, 1)
+        expect(allowsReconnect ? hub.isReconnecting : hub.stopError?.serverMessage == "bye")
     }
 
     @Test func `a message that is too large would be repeated, so it ends the connection`() async throws {
         let hub = try await self.connected { $0.messageLimit = 1000 }
         hub.server.send(raw: String(repeating: "x", count: 2000))
-        #expect(hub.isStopped && hub.server.upgrades.all.count == 1)
+        expect(hub.isStopped && hub.server.upgrades.all.count == 1)
     }
 
     @Test func `stopping doesn't resume, and says so to the server`() async throws {
         let hub = try await self.connected()
         hub.client.stop()
-        #expect(self.types(hub.server.received.all) == [7])
-        #expect(hub.isStopped && hub.server.upgrades.all.count == 1)
+        expectEqual(self.types(hub.server.received.all), [7])
+        expect(hub.isStopped && hub.server.upgrades.all.count == 1)
     }
 
     // MARK: Messages
@@ -153,20 +153,20 @@ import Testing
         hub.client.on("note") { (_: Int) in }
         for number in 1...3 { hub.server.send(Self.note(number)) }
         hub.clock.advance(by: .milliseconds(999))
-        #expect(hub.server.received.all.isEmpty)
+        expect(hub.server.received.all.isEmpty)
         hub.clock.advance(by: .milliseconds(1))
-        #expect(hub.server.received.all == [["type": 8, "sequenceId": 3]])
+        expectEqual(hub.server.received.all, [["type": 8, "sequenceId": 3]])
         hub.clock.advance(by: .seconds(5))
-        #expect(hub.server.received.all.count == 1)
+        expectEqual(hub.server.received.all.count, 1)
     }
 
     @Test func `much data is acknowledged immediately`() async throws {
         let hub = try await self.connected { $0.statefulReconnect?.bufferBytes = 200 }
         hub.client.on("note") { (_: Int) in }
         hub.server.send(Self.note(1))
-        #expect(hub.server.received.all.isEmpty)
+        expect(hub.server.received.all.isEmpty)
         hub.server.send(Self.note(2), Self.note(3))
-        #expect(hub.server.received.all == [["type": 8, "sequenceId": 3]])
+        expectEqual(hub.server.received.all, [["type": 8, "sequenceId": 3]])
     }
 
     @Test func `messages that the server repeats are handled once`() async throws {
@@ -179,18 +179,18 @@ import Testing
         hub.server.send(Self.note(99), Self.ack(7), Self.sequence(2), Self.note(2), #"{"type":1,"target":5}"#, Self.note(3))
         try await eventually { notes.all == [1, 2, 3] }
         hub.clock.advance(by: .seconds(1))
-        #expect(hub.server.received.all.last == ["type": 8, "sequenceId": 4])
-        #expect(hub.events.count == 2 && hub.events.last == .resumed)
+        expectEqual(hub.server.received.all.last, ["type": 8, "sequenceId": 4])
+        expect(hub.events.count == 2 && hub.events.last == .resumed)
     }
 
     @Test func `a number of a message that the client hasn't received ends the connection with an error`() async throws {
         let hub = try await self.connected { $0.retry = .delays([.seconds(5)]) }
         hub.network.cut()
         hub.server.send(Self.sequence(2))
-        #expect(hub.isReconnecting)
-        guard case .reconnecting(let error)? = hub.events.first else { return #expect(Bool(false), "it should reconnect") }
-        #expect(error.code == .connectionLost && error.message.contains("The peer continues with message 2"))
-        #expect(hub.server.ends.all.last == .peer(.protocolError, ""))
+        expect(hub.isReconnecting)
+        guard case .reconnecting(let error)? = hub.events.first else { return expect(Bool(false), "it should reconnect") }
+        expect(error.code == .connectionLost && error.message.contains("The peer continues with message 2"))
+        expectEqual(hub.server.ends.all.last, .peer(.protocolError, ""))
         hub.clock.advance(by: .seconds(5))
         try await eventually { hub.isConnected && hub.client.connectionID == "id-2" }
     }
@@ -200,12 +200,12 @@ import Testing
         for number in 1...4 { try await hub.client.send("note", number) }
         hub.server.send(Self.ack(3), Self.ack(1), Self.ack(1000))
         hub.network.cut()
-        #expect(hub.server.handshakes.all.last == #"{"type":9,"sequenceId":4}"#)
-        #expect(hub.server.received.all.map { $0["arguments"] } == [[1], [2], [3], [4], [4]])
+        expectEqual(hub.server.handshakes.all.last, #"{"type":9,"sequenceId":4}"#)
+        expectEqual(hub.server.received.all.map { $0["arguments"] }, [[1], [2], [3], [4], [4]])
         hub.server.send(Self.sequence(1), Self.ack(4))
         hub.network.cut()
-        #expect(hub.server.handshakes.all.last == #"{"type":9,"sequenceId":5}"#)
-        #expect(hub.server.received.all.count == 5)
+        expectEqual(hub.server.handshakes.all.last, #"{"type":9,"sequenceId":5}"#)
+        expectEqual(hub.server.received.all.count, 5)
     }
 
     @Test func `a second cut during the repetition repeats everything again`() async throws {
@@ -213,12 +213,12 @@ import Testing
         for number in 1...2 { try await hub.client.send("note", number) }
         hub.network.cut()
         hub.network.cut()
-        #expect(hub.server.upgrades.all.count == 2)
+        expectEqual(hub.server.upgrades.all.count, 2)
         hub.clock.advance(by: .milliseconds(100))
-        #expect(hub.server.upgrades.all.count == 3)
-        #expect(hub.server.received.all.map { $0["arguments"] } == [[1], [2], [1], [2], [1], [2]])
+        expectEqual(hub.server.upgrades.all.count, 3)
+        expectEqual(hub.server.received.all.map { $0["arguments"] }, [[1], [2], [1], [2], [1], [2]])
         hub.server.send(Self.sequence(1))
-        #expect(hub.events == [.resumed])
+        expectEqual(hub.events, [.resumed])
     }
 
     @Test(arguments: [HubFormat.json, .messagePack])
@@ -229,17 +229,17 @@ import Testing
         for number in 1...3 { try await hub.client.send("note", number) }
         let call = Task { try await hub.client.invoke("add", 4, as: Int.self) }
         try await eventually { hub.client.driver.read { $0.callCount == 1 } }
-        #expect(hub.server.messageCount == 0)
+        expectEqual(hub.server.messageCount, 0)
         hub.network.condition = .up
         hub.clock.advance(by: .milliseconds(100))
         // In MessagePack, the sequence is one of the recorded messages.
         let sequences = format == .messagePack ? 1 : 0
-        #expect(hub.server.messageCount == 4 + sequences)
+        expectEqual(hub.server.messageCount, 4 + sequences)
         try await hub.client.send("note", 5)
-        #expect(hub.server.messageCount == 5 + sequences)
+        expectEqual(hub.server.messageCount, 5 + sequences)
         hub.server.send([.sequence(sequenceID: 1), .completion(id: "1", .result(try hub.client.coder.payload(7)))], format)
-        #expect(try await call.value == 7)
-        if format == .json { #expect(hub.server.received.all.map { $0["arguments"] } == [[1], [2], [3], [4], [5]]) }
+        try await expectEqual(call.value, 7)
+        if format == .json { expectEqual(hub.server.received.all.map { $0["arguments"] }, [[1], [2], [3], [4], [5]]) }
     }
 
     @Test func `streams in both directions and results of handlers continue`() async throws {
@@ -265,14 +265,14 @@ import Testing
         hub.network.condition = .up
         hub.clock.advance(by: .milliseconds(100))
         let messages = try await hub.server.received(8)
-        #expect(self.types(messages) == [1, 4, 2, 1, 4, 2] + self.types(messages[6...]))
-        #expect(messages[6...].contains(["type": 3, "invocationId": "s", "result": 42]))
-        #expect(messages[6...].contains(["type": 2, "invocationId": "2", "item": 20]))
+        expectEqual(self.types(messages), [1, 4, 2, 1, 4, 2] + self.types(messages[6...]))
+        expect(messages[6...].contains(["type": 3, "invocationId": "s", "result": 42]))
+        expect(messages[6...].contains(["type": 2, "invocationId": "2", "item": 20]))
         hub.server.send(Self.sequence(1), Self.item(3, 1), #"{"type":1,"invocationId":"s","target":"ask","arguments":[]}"#, Self.item(3, 2))
         hub.server.send(#"{"type":3,"invocationId":"3"}"#, #"{"type":3,"invocationId":"1","result":30}"#)
-        #expect(try await sum.value == 30)
-        #expect(try await reading.value == [1, 2])
-        #expect(started.all.count == 1)
+        try await expectEqual(sum.value, 30)
+        try await expectEqual(reading.value, [1, 2])
+        expectEqual(started.all.count, 1)
     }
 
     // MARK: A full buffer
@@ -283,12 +283,12 @@ import Testing
         let send = Task { try await hub.client.send("note", 3) }
         let call = Task { try await hub.client.invoke("add", 4, as: Int.self) }
         try await eventually { hub.client.driver.read { $0.writingCallers.count == 2 } }
-        #expect(hub.server.messageCount == 2)
+        expectEqual(hub.server.messageCount, 2)
         hub.server.send(Self.ack(2))
         try await send.value
         try await hub.server.awaitMessages(4)
         hub.server.send(#"{"type":3,"invocationId":"1","result":7}"#)
-        #expect(try await call.value == 7)
+        try await expectEqual(call.value, 7)
     }
 
     @Test func `a full buffer makes senders wait also while the connection is resumed, and a loss answers them`() async throws {
@@ -299,8 +299,8 @@ import Testing
         let send = Task { await hubError { try await hub.client.send("note", 3) } }
         try await eventually { hub.client.driver.read { $0.writingCallers.count == 1 } }
         hub.clock.advance(by: .seconds(5))
-        #expect(await send.value?.code == .connectionLost)
-        #expect(hub.isStopped)
+        await expectEqual(send.value?.code, .connectionLost)
+        expect(hub.isStopped)
     }
 
     @Test func `a full buffer permits one message after a resume, so that a lost acknowledgment isn't awaited for ever`() async throws {
@@ -312,10 +312,10 @@ import Testing
         hub.server.send(Self.sequence(1))
         try await hub.server.awaitMessages(5)
         try await eventually { hub.client.driver.read { $0.writingCallers.count == 1 } }
-        #expect(hub.server.received.all.map { $0["arguments"] } == [[1], [2], [1], [2], [3]])
+        expectEqual(hub.server.received.all.map { $0["arguments"] }, [[1], [2], [1], [2], [3]])
         hub.server.send(Self.ack(3))
         try await sends.value
-        #expect(hub.server.messageCount == 6)
+        expectEqual(hub.server.messageCount, 6)
     }
 
     @Test func `a caller that waits for a slow server continues when the connection is resumed`() async throws {
@@ -328,7 +328,7 @@ import Testing
         hub.server.send(Self.sequence(1))
         try await sends.value
         try await hub.server.awaitMessages(20)
-        #expect(hub.events == [.resumed])
+        expectEqual(hub.events, [.resumed])
     }
 
     // MARK: The limit for what doesn't wait
@@ -358,22 +358,22 @@ import Testing
         // Each one has 62 bytes. One is permitted after a resume, and counts like the others.
         var streams: [HubStreamResult<Int>] = []
         while hub.isConnected, streams.count < 100 { streams.append(try hub.client.stream("count", of: Int.self)) }
-        #expect(streams.count == 6)
+        expectEqual(streams.count, 6)
         for stream in streams {
             let error = await hubError { for try await _ in stream {} }
-            #expect(error?.code == .bufferOverflow && error?.message.contains("310 bytes") == true, "\(String(describing: error))")
+            expect(error?.code == .bufferOverflow && error?.message.contains("310 bytes") == true, "\(String(describing: error))")
         }
-        #expect(hub.client.driver.read { $0.callCount == 0 && $0.waiterCount == 0 && $0.resumable == nil })
+        expect(hub.client.driver.read { $0.callCount == 0 && $0.waiterCount == 0 && $0.resumable == nil })
         if reconnects {
-            #expect(hub.events.first?.isReconnecting == true && hub.isReconnecting)
+            expect(hub.events.first?.isReconnecting == true && hub.isReconnecting)
             hub.network.condition = .up
             hub.clock.advance(by: .seconds(20))
             try await eventually { hub.client.connectionID == "id-2" }
         } else {
-            #expect(hub.stopError?.code == .bufferOverflow && hub.events == [.closed(hub.stopError)])
+            expect(hub.stopError?.code == .bufferOverflow && hub.events == [.closed(hub.stopError)])
             hub.network.condition = .up
             hub.clock.advance(by: .seconds(100))
-            #expect(hub.client.driver.nextDeadline == nil && hub.isStopped)
+            expect(hub.client.driver.nextDeadline == nil && hub.isStopped)
         }
     }
 
@@ -384,18 +384,18 @@ import Testing
         try await eventually { hub.stopError?.code == .bufferOverflow }
         // Each one has 102 bytes. Another thread may still deliver what was sent.
         try await eventually { hub.server.ends.all == [.peer(.normal, "")] }
-        #expect(self.types(hub.server.received.all).count { $0 == 3 } == 3)
+        expectEqual(self.types(hub.server.received.all).count { $0 == 3 }, 3)
     }
 
     @Test func `cancellations have the limit, and the call has ended`() async throws {
         let hub = try await self.connected { $0.statefulReconnect = Self.small }
         let call = try await hub.begin { client in await hubError { try await client.invoke("add", as: Int.self) } }
         let streams = try (1...4).map { _ in try hub.client.stream("count", of: Int.self) }
-        #expect(hub.isConnected)
+        expect(hub.isConnected)
         call.cancel()
-        #expect(try await call.value?.code == .cancelled)
-        #expect(hub.stopError?.code == .bufferOverflow)
-        for stream in streams { #expect(await hubError { for try await _ in stream {} }?.code == .bufferOverflow) }
+        try await expectEqual(call.value?.code, .cancelled)
+        expectEqual(hub.stopError?.code, .bufferOverflow)
+        for stream in streams { await expectEqual(hubError { for try await _ in stream {} }?.code, .bufferOverflow) }
     }
 
     @Test func `a message that waited doesn't end the connection, and an acknowledgment makes room`() async throws {
@@ -408,7 +408,7 @@ import Testing
         try await send.value
         hub.server.send(Self.sequence(1), Self.ack(6))
         for _ in 1...5 { streams.append(try hub.client.stream("count", of: Int.self)) }
-        #expect(hub.isConnected && hub.events == [.resumed])
+        expect(hub.isConnected && hub.events == [.resumed])
     }
 
     // MARK: Failing
@@ -418,21 +418,21 @@ import Testing
         let call = try await hub.begin { client in await hubError { try await client.invoke("add", 1, as: Int.self) } }
         hub.server.script.upgrade = { _, _ in .reject(HTTPResponse(status: 503)) }
         hub.network.cut()
-        #expect(hub.isConnected && hub.events.isEmpty)
+        expect(hub.isConnected && hub.events.isEmpty)
         hub.clock.advance(by: .seconds(13))
-        #expect(hub.isConnected && hub.events.isEmpty)
+        expect(hub.isConnected && hub.events.isEmpty)
         let attempts = hub.server.upgrades.all.count
-        #expect(attempts > 8 && Set(hub.server.upgrades.all.map(\.target)).count == 1)
+        expect(attempts > 8 && Set(hub.server.upgrades.all.map(\.target)).count == 1)
         hub.clock.advance(by: .seconds(3))
         let error = try await call.value
-        #expect(error?.code == .connectionLost && error?.transportError?.code == .reset)
-        #expect(hub.events.map(\.isReconnecting) == [true, false] && hub.isReconnecting)
+        expect(error?.code == .connectionLost && error?.transportError?.code == .reset)
+        expect(hub.events.map(\.isReconnecting) == [true, false] && hub.isReconnecting)
         hub.server.script.upgrade = { _, _ in .accept(subprotocol: nil) }
         hub.clock.advance(by: .seconds(20))
         // Updates follow the state, on the thread that has negotiated.
         try await eventually { hub.events.last == .reconnected(connectionID: "id-2") }
-        #expect(hub.isConnected && hub.client.counters.resumes == 0)
-        #expect(hub.server.handshakes.all.last == #"{"protocol":"json","version":2}"#)
+        expect(hub.isConnected && hub.client.counters.resumes == 0)
+        expectEqual(hub.server.handshakes.all.last, #"{"protocol":"json","version":2}"#)
     }
 
     @Test(arguments: [404, 401, 409, 302]) func `a server that doesn't know the connection any more ends it immediately`(
@@ -441,27 +441,27 @@ import Testing
         let hub = try await self.connected()
         hub.server.script.upgrade = { _, _ in .reject(HTTPResponse(status: status)) }
         hub.network.cut()
-        #expect(hub.server.upgrades.all.count == 2)
-        #expect(hub.stopError?.code == .connectionLost && hub.stopError?.transportError?.code == .reset)
-        #expect(hub.events == [.closed(hub.stopError)])
+        expectEqual(hub.server.upgrades.all.count, 2)
+        expect(hub.stopError?.code == .connectionLost && hub.stopError?.transportError?.code == .reset)
+        expectEqual(hub.events, [.closed(hub.stopError)])
     }
 
     @Test func `a server that accepts a socket and says nothing gets another one`() async throws {
         let hub = try await self.connected()
         hub.network.cut()
-        #expect(hub.server.upgrades.all.count == 2)
+        expectEqual(hub.server.upgrades.all.count, 2)
         hub.clock.advance(by: .seconds(5))
         hub.clock.advance(by: .milliseconds(100))
-        #expect(hub.server.upgrades.all.count == 3 && hub.events.isEmpty)
+        expect(hub.server.upgrades.all.count == 3 && hub.events.isEmpty)
         hub.server.send(Self.sequence(1))
-        #expect(hub.events == [.resumed])
+        expectEqual(hub.events, [.resumed])
     }
 
     @Test func `a close message during a resume ends the connection with its error`() async throws {
         let hub = try await self.connected()
         hub.network.cut()
         hub.server.send(#"{"type":7,"error":"shutting down"}"#)
-        #expect(hub.stopError?.serverMessage == "shutting down")
+        expectEqual(hub.stopError?.serverMessage, "shutting down")
     }
 
     @Test func `a socket that the server closes while the connection is resumed is followed by another one`() async throws {
@@ -469,9 +469,9 @@ import Testing
         hub.network.cut()
         hub.server.close(.normal)
         hub.clock.advance(by: .milliseconds(100))
-        #expect(hub.server.upgrades.all.count == 3)
+        expectEqual(hub.server.upgrades.all.count, 3)
         hub.server.send(Self.sequence(1))
-        #expect(hub.events == [.resumed] && hub.isConnected)
+        expect(hub.events == [.resumed] && hub.isConnected)
     }
 
     @Test(arguments: ["opening", "open", "pausing"]) func `stopping while the connection is resumed answers all calls`(
@@ -485,15 +485,15 @@ import Testing
         default: break
         }
         hub.network.cut()
-        #expect(hub.isConnected)
+        expect(hub.isConnected)
         hub.client.stop()
-        #expect(try await call.value?.code == .stopped)
-        #expect(hub.client.state == .stopped(nil) && hub.events == [.closed(nil)])
+        try await expectEqual(call.value?.code, .stopped)
+        expect(hub.client.state == .stopped(nil) && hub.events == [.closed(nil)])
         hub.network.condition = .up
         hub.clock.advance(by: .seconds(100))
-        #expect(hub.client.driver.nextDeadline == nil)
+        expectNil(hub.client.driver.nextDeadline)
         try await hub.client.start()
-        #expect(hub.client.connectionID == "id-2")
+        expectEqual(hub.client.connectionID, "id-2")
     }
 
     @Test func `a check of the connection ends a pause between attempts`() async throws {
@@ -503,9 +503,9 @@ import Testing
         hub.clock.advance(by: .seconds(8))
         hub.network.condition = .up
         hub.client.checkConnection()
-        #expect(hub.server.upgrades.all.count == 2)
+        expectEqual(hub.server.upgrades.all.count, 2)
         hub.server.send(Self.sequence(1))
-        #expect(hub.events == [.resumed])
+        expectEqual(hub.events, [.resumed])
     }
 
     @Test func `a call that is cancelled while the connection is resumed is cancelled on the server afterwards`() async throws {
@@ -514,10 +514,10 @@ import Testing
         hub.network.condition = .down
         hub.network.cut()
         call.cancel()
-        #expect(try await call.value?.code == .cancelled)
+        try await expectEqual(call.value?.code, .cancelled)
         hub.network.condition = .up
         hub.clock.advance(by: .milliseconds(100))
-        #expect(self.types(try await hub.server.received(3)) == [1, 1, 5])
+        expectEqual(self.types(try await hub.server.received(3)), [1, 1, 5])
     }
 
     @Test func `the token of a resume is the current one, and refreshes continue`() async throws {
@@ -535,22 +535,22 @@ import Testing
         }
         try await hub.client.refreshAuthentication()
         hub.network.cut()
-        #expect(hub.server.upgrades.all.map { $0.headers["Authorization"] } == ["Bearer token-1", "Bearer token-2"])
+        expectEqual(hub.server.upgrades.all.map { $0.headers["Authorization"] }, ["Bearer token-1", "Bearer token-2"])
         // Also while the connection is resumed.
         try await hub.client.refreshAuthentication()
         hub.network.cut()
         hub.clock.advance(by: .milliseconds(100))
-        #expect(hub.server.upgrades.all.last?.headers["Authorization"] == "Bearer token-3")
+        expectEqual(hub.server.upgrades.all.last?.headers["Authorization"], "Bearer token-3")
     }
 
     @Test func `messages are traced when they are sent, also repeatedly`() async throws {
         let hub = try await self.connected()
         let frames = hub.client.frames().makeAsyncIterator()
         try await hub.client.send("note", 1)
-        #expect(await frames.next()?.text.contains(#""target":"note""#) == true)
+        await expectEqual(frames.next()?.text.contains(#""target":"note""#), true)
         hub.network.cut()
-        #expect(await frames.next()?.text.contains(#""type":9"#) == true)
-        #expect(await frames.next()?.text.contains(#""target":"note""#) == true)
+        await expectEqual(frames.next()?.text.contains(#""type":9"#), true)
+        await expectEqual(frames.next()?.text.contains(#""target":"note""#), true)
     }
 
     @Test func `stopping while the connection is resumed leaves nothing behind`() async throws {
@@ -558,6 +558,6 @@ import Testing
         hub.network.condition = .down
         hub.network.cut()
         hub.client.stop()
-        #expect(hub.client.driver.read { $0.waiterCount == 0 && $0.callCount == 0 && $0.resumable == nil })
+        expect(hub.client.driver.read { $0.waiterCount == 0 && $0.callCount == 0 && $0.resumable == nil })
     }
 }

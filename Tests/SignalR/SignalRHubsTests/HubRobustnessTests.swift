@@ -30,23 +30,23 @@ extension HubFixture {
         for count in 1...6 {
             hub.clock.advance(by: .seconds(29))
             hub.network.cut()
-            #expect(hub.isReconnecting && hub.delays.count == count)
+            expect(hub.isReconnecting && hub.delays.count == count)
             let delay = try #require(hub.delays.last)
-            #expect(delay > .zero && delay <= .seconds(1 << (count - 1)))
+            expect(delay > .zero && delay <= .seconds(1 << (count - 1)))
             hub.clock.advance(by: delay)
-            #expect(hub.isConnected && hub.server.upgrades.all.count == count + 1)
+            expect(hub.isConnected && hub.server.upgrades.all.count == count + 1)
         }
         // The upper bound of the first delay is one second. The random numbers are the same in each run.
         let last = try #require(hub.delays.last)
-        #expect(last > .seconds(1))
+        expect(last > .seconds(1))
         for count in 7...9 {
             hub.clock.advance(by: .seconds(30))
             hub.network.cut()
-            #expect(hub.delays.count == count)
+            expectEqual(hub.delays.count, count)
             let delay = try #require(hub.delays.last)
-            #expect(delay > .zero && delay <= .seconds(1))
+            expect(delay > .zero && delay <= .seconds(1))
             hub.clock.advance(by: delay)
-            #expect(hub.isConnected)
+            expect(hub.isConnected)
         }
     }
 
@@ -56,18 +56,18 @@ extension HubFixture {
         hub.network.cut()
         let delays: [Duration] = [.zero, .seconds(2), .seconds(10), .seconds(30)]
         for (index, delay) in delays.enumerated() {
-            #expect(hub.isReconnecting && hub.delays == Array(delays.prefix(index + 1)))
+            expect(hub.isReconnecting && hub.delays == Array(delays.prefix(index + 1)))
             // A delay of zero is the shortest delay.
             hub.clock.advance(by: max(.zero, delay - .nanoseconds(1)))
-            #expect(hub.server.upgrades.all.count == index + 1)
+            expectEqual(hub.server.upgrades.all.count, index + 1)
             hub.clock.advance(by: .nanoseconds(1))
-            #expect(hub.server.upgrades.all.count == index + 2)
+            expectEqual(hub.server.upgrades.all.count, index + 2)
         }
         let error = try #require(hub.stopError)
-        #expect(error.code == .connectionLost && error.status == 503)
-        #expect(hub.events.last == .closed(error) && hub.delays == delays)
+        expect(error.code == .connectionLost && error.status == 503)
+        expect(hub.events.last == .closed(error) && hub.delays == delays)
         hub.clock.advance(by: .seconds(1000))
-        #expect(hub.server.upgrades.all.count == 5 && hub.client.driver.nextDeadline == nil)
+        expect(hub.server.upgrades.all.count == 5 && hub.client.driver.nextDeadline == nil)
     }
 
     // MARK: Keep-alive
@@ -77,26 +77,26 @@ extension HubFixture {
             $0.keepAliveInterval = .zero
             $0.serverTimeout = .zero
         }
-        #expect(hub.server.pings.all == [["type": 6]])
-        #expect(hub.client.driver.nextDeadline == nil)
+        expectEqual(hub.server.pings.all, [["type": 6]])
+        expectNil(hub.client.driver.nextDeadline)
         hub.clock.advance(by: .seconds(3600))
-        #expect(hub.isConnected && hub.server.upgrades.all.count == 1)
-        #expect(hub.server.pings.all.count == 1)
+        expect(hub.isConnected && hub.server.upgrades.all.count == 1)
+        expectEqual(hub.server.pings.all.count, 1)
     }
 
     @Test func `without a server timeout, the client still sends pings`() async throws {
         let hub = try await HubFixture.connected { $0.serverTimeout = .zero }
         hub.clock.advance(by: .seconds(3600))
-        #expect(hub.isConnected && hub.server.upgrades.all.count == 1)
-        #expect(hub.server.pings.all.count == 241)
+        expect(hub.isConnected && hub.server.upgrades.all.count == 1)
+        expectEqual(hub.server.pings.all.count, 241)
     }
 
     @Test func `without a keep-alive interval, a silent server is still lost`() async throws {
         let hub = try await HubFixture.connected { $0.keepAliveInterval = .zero }
         hub.clock.advance(by: .seconds(29))
-        #expect(hub.isConnected && hub.server.pings.all.count == 1)
+        expect(hub.isConnected && hub.server.pings.all.count == 1)
         hub.clock.advance(by: .seconds(1))
-        #expect(hub.stopError?.code == .serverTimeout)
+        expectEqual(hub.stopError?.code, .serverTimeout)
     }
 
     // MARK: Redirects
@@ -112,19 +112,19 @@ extension HubFixture {
         script.negotiate = { _, number in number == 2 ? ScriptedHub.json(body) : ScriptedHub.response(number) }
         let hub = try await HubFixture.connected(negotiates: true, script) { $0.retry = .backoff(Backoff()) }
         hub.network.cut()
-        #expect(hub.delays.count == 1)
+        expectEqual(hub.delays.count, 1)
         hub.clock.advance(by: try #require(hub.delays.last))
         try await eventually { hub.delays.count == 2 || hub.isStopped || hub.isConnected }
-        #expect(hub.isReconnecting && hub.delays.count == 2)
-        #expect(hub.errors.map(\.code) == [.negotiationFailed])
-        #expect(hub.errors.first?.message.contains(text) == true)
-        #expect(hub.server.negotiations.all.count == 2 && hub.server.upgrades.all.count == 1)
+        expect(hub.isReconnecting && hub.delays.count == 2)
+        expectEqual(hub.errors.map(\.code), [.negotiationFailed])
+        expectEqual(hub.errors.first?.message.contains(text), true)
+        expect(hub.server.negotiations.all.count == 2 && hub.server.upgrades.all.count == 1)
         hub.clock.advance(by: try #require(hub.delays.last))
         try await eventually { hub.isConnected }
-        #expect(hub.client.connectionID == "id-3")
+        expectEqual(hub.client.connectionID, "id-3")
         // Updates follow the state, on the thread that has negotiated.
         try await eventually { hub.events.last == .reconnected(connectionID: "id-3") }
-        #expect(!hub.log.all.contains { $0.contains("X-Key") })
+        expect(!hub.log.all.contains { $0.contains("X-Key") })
     }
 
     // MARK: Names
@@ -134,12 +134,12 @@ extension HubFixture {
         let hub = try await HubFixture.connected()
         let name = #"first\nsecond\r\n"# + String(repeating: "x", count: 1000)
         hub.server.send(#"{"type":\#(type),"invocationId":"s1","target":"\#(name)","arguments":[]}"#)
-        #expect(try await hub.server.received(1).first?["error"]?.string != nil)
+        try await expect(hub.server.received(1).first?["error"]?.string != nil)
         let lines = hub.log.all.filter { $0.contains("first") }
-        #expect(lines.count == 1)
+        expectEqual(lines.count, 1)
         let line = try #require(lines.first)
-        #expect(line.contains("first second xxx") && line.contains("xxx…"))
-        #expect(!line.contains(where: \.isNewline) && line.utf8.count < 400)
+        expect(line.contains("first second xxx") && line.contains("xxx…"))
+        expect(!line.contains(where: \.isNewline) && line.utf8.count < 400)
     }
 
     private static let long = String(repeating: "x", count: 64 << 10)
@@ -166,7 +166,7 @@ extension HubFixture {
         script.negotiate = { _, number in number == 1 ? Self.longNegotiations[index] : ScriptedHub.response(number) }
         let hub = try await HubFixture(negotiates: true, script)
         let error = await hubError { try await hub.client.start() }
-        #expect(error != nil && Self.areShort(error, hub))
+        expect(error != nil && Self.areShort(error, hub))
     }
 
     @Test(arguments: [#"{"error":"\#(long)"}"#, long, #"{"\#(long)":1"#])
@@ -175,7 +175,7 @@ extension HubFixture {
         script.handshake = { _ in response + ScriptedHub.separator }
         let hub = try await HubFixture(script)
         let error = await hubError { try await hub.client.start() }
-        #expect(error != nil && Self.areShort(error, hub))
+        expect(error != nil && Self.areShort(error, hub))
     }
 
     @Test(arguments: [
@@ -190,7 +190,7 @@ extension HubFixture {
         hub.server.send(message)
         hub.server.send(#"{"type":3,"invocationId":"1","error":"\#(Self.long)"}"#)
         let error = try #require(await hubError { try await call.value })
-        #expect(Self.areShort(error, hub) && Self.areShort(hub.stopError, hub))
+        expect(Self.areShort(error, hub) && Self.areShort(hub.stopError, hub))
     }
 
     // MARK: Output that waits
@@ -218,20 +218,20 @@ extension HubFixture {
         let first = try Self.connect(&session, &effects)
         session.writing(first, paused: true, now: Self.now, &effects)
         let whilePaused = try session.connectionForSending(now: Self.now)
-        #expect(whilePaused == nil)
+        expectNil(whilePaused)
         session.writing(first, paused: false, now: Self.now, &effects)
         let afterPause = try session.connectionForSending(now: Self.now)
-        #expect(afterPause == first)
+        expectEqual(afterPause, first)
 
         session.stop(now: Self.now, &effects)
         session.writing(first, paused: true, now: Self.now, &effects)
         let second = try Self.connect(&session, &effects)
-        #expect(second != first)
+        expect(second != first)
         let connection = try session.connectionForSending(now: Self.now)
-        #expect(connection == second)
+        expectEqual(connection, second)
         // Nor does a report that comes even later.
         session.writing(first, paused: true, now: Self.now, &effects)
         let last = try session.connectionForSending(now: Self.now)
-        #expect(last == second)
+        expectEqual(last, second)
     }
 }

@@ -14,22 +14,22 @@ import Testing
             $0.headers = ["X-App": "one"]
             $0.accessToken = { "access-1" }
         }
-        #expect(try await hub.client.start() == "id-1")
-        #expect(hub.client.connectionID == "id-1")
+        try await expectEqual(hub.client.start(), "id-1")
+        expectEqual(hub.client.connectionID, "id-1")
         let request = try #require(hub.server.negotiations.all.first)
-        #expect(request.method == "POST")
-        #expect(request.target == "/chat/negotiate?room=1&negotiateVersion=1")
+        expectEqual(request.method, "POST")
+        expectEqual(request.target, "/chat/negotiate?room=1&negotiateVersion=1")
         let upgrade = try #require(hub.server.upgrades.all.first)
-        #expect(upgrade.target == "/chat?room=1&id=secret-token-1")
+        expectEqual(upgrade.target, "/chat?room=1&id=secret-token-1")
         for head in [request, upgrade] {
-            #expect(head.headers["Authorization"] == "Bearer access-1")
-            #expect(head.headers["X-Requested-With"] == "XMLHttpRequest")
-            #expect(head.headers["User-Agent"] != nil)
-            #expect(head.headers["X-App"] == "one")
+            expectEqual(head.headers["Authorization"], "Bearer access-1")
+            expectEqual(head.headers["X-Requested-With"], "XMLHttpRequest")
+            expect(head.headers["User-Agent"] != nil)
+            expectEqual(head.headers["X-App"], "one")
         }
-        #expect(hub.server.handshakes.all == [#"{"protocol":"json","version":1}"#])
-        #expect(hub.states == [.connecting, .connected(connectionID: "id-1")])
-        #expect(hub.events == [])
+        expectEqual(hub.server.handshakes.all, [#"{"protocol":"json","version":1}"#])
+        expectEqual(hub.states, [.connecting, .connected(connectionID: "id-1")])
+        expectEqual(hub.events, [])
     }
 
     @Test func `header fields of the application replace those of the client`() async throws {
@@ -38,8 +38,8 @@ import Testing
             $0.accessToken = { "access-1" }
         }
         let request = try #require(hub.server.negotiations.all.first)
-        #expect(request.headers.values("Authorization") == ["Basic x"])
-        #expect(request.headers.values("User-Agent") == ["mine"])
+        expectEqual(request.headers.values("Authorization"), ["Basic x"])
+        expectEqual(request.headers.values("User-Agent"), ["mine"])
     }
 
     @Test func `cookies of a negotiation are sent with the upgrade`() async throws {
@@ -57,8 +57,8 @@ import Testing
         }
         let hub = try await HubFixture.connected(negotiates: true, script) { $0.headers = ["Cookie": "theme=light; mine=1"] }
         let (request, upgrade) = (try #require(hub.server.negotiations.all.first), try #require(hub.server.upgrades.all.first))
-        #expect(request.headers.values("Cookie") == ["theme=light; mine=1"])
-        #expect(upgrade.headers.values("Cookie") == ["theme=light; mine=1; affinity=a=b; other=2; below=1"])
+        expectEqual(request.headers.values("Cookie"), ["theme=light; mine=1"])
+        expectEqual(upgrade.headers.values("Cookie"), ["theme=light; mine=1; affinity=a=b; other=2; below=1"])
     }
 
     @Test func `cookies are sent to the host that set them, also in later attempts, until they expire`() async throws {
@@ -69,13 +69,13 @@ import Testing
             return response
         }
         let hub = try await HubFixture.connected(negotiates: true, script) { $0.retry = .delays([.zero]) }
-        #expect(hub.server.negotiations.all.map { $0.headers["Cookie"] } == [nil, "first=1"])
-        #expect(hub.server.upgrades.all.map { $0.headers["Cookie"] } == ["first=1"])
+        expectEqual(hub.server.negotiations.all.map { $0.headers["Cookie"] }, [nil, "first=1"])
+        expectEqual(hub.server.upgrades.all.map { $0.headers["Cookie"] }, ["first=1"])
         for (count, cookie) in [(2, "first=1"), (3, nil)] {
             hub.network.cut()
             hub.clock.advance(by: count == 2 ? .seconds(1) : .seconds(60))
             try await eventually { hub.server.upgrades.all.count == count }
-            #expect(hub.server.upgrades.all.last?.headers["Cookie"] == cookie)
+            expectEqual(hub.server.upgrades.all.last?.headers["Cookie"], cookie)
             try await eventually { hub.isConnected }
         }
     }
@@ -86,16 +86,16 @@ import Testing
             ScriptedHub.json(#"{"connectionId":"a b","availableTransports":[{"transport":"WebSockets","transferFormats":["Text"]}]}"#)
         }
         let hub = try await HubFixture.connected(negotiates: true, script)
-        #expect(hub.client.connectionID == "a b")
-        #expect(hub.server.upgrades.all.first?.target == "/chat?room=1&id=a%20b")
+        expectEqual(hub.client.connectionID, "a b")
+        expectEqual(hub.server.upgrades.all.first?.target, "/chat?room=1&id=a%20b")
     }
 
     @Test func `without a negotiation, the client connects to the URL of the hub and has no connection ID`() async throws {
         let hub = try await HubFixture.connected()
-        #expect(hub.client.connectionID == nil)
-        #expect(hub.server.negotiations.all.isEmpty)
-        #expect(hub.server.upgrades.all.first?.target == "/chat?room=1")
-        #expect(hub.client.state == .connected(connectionID: nil))
+        expectNil(hub.client.connectionID)
+        expect(hub.server.negotiations.all.isEmpty)
+        expectEqual(hub.server.upgrades.all.first?.target, "/chat?room=1")
+        expectEqual(hub.client.state, .connected(connectionID: nil))
     }
 
     @Test func `every attempt begins at the URL of the application, and with its token`() async throws {
@@ -112,11 +112,11 @@ import Testing
         hub.clock.advance(by: .seconds(1))
         try await eventually { hub.isConnected }
         let expected = ["/chat/negotiate?room=1&negotiateVersion=1", "/moved/negotiate?hub=chat&negotiateVersion=1"]
-        #expect(hub.server.negotiations.all.map(\.target) == expected + expected)
+        expectEqual(hub.server.negotiations.all.map(\.target), expected + expected)
         let tokens = hub.server.negotiations.all.map { $0.headers["Authorization"] }
-        #expect(tokens == ["Bearer of-the-app", "Bearer of-the-service", "Bearer of-the-app", "Bearer of-the-service"])
-        #expect(hub.server.upgrades.all.map { $0.headers["Authorization"] } == ["Bearer of-the-service", "Bearer of-the-service"])
-        #expect(hub.server.upgrades.all.map(\.target) == ["/moved/?hub=chat&id=secret-token-2", "/moved/?hub=chat&id=secret-token-4"])
+        expectEqual(tokens, ["Bearer of-the-app", "Bearer of-the-service", "Bearer of-the-app", "Bearer of-the-service"])
+        expectEqual(hub.server.upgrades.all.map { $0.headers["Authorization"] }, ["Bearer of-the-service", "Bearer of-the-service"])
+        expectEqual(hub.server.upgrades.all.map(\.target), ["/moved/?hub=chat&id=secret-token-2", "/moved/?hub=chat&id=secret-token-4"])
     }
 
     @Test func `the negotiation isn't redirected from https to http`() async throws {
@@ -126,7 +126,7 @@ import Testing
             $0.accessToken = { "secret" }
         }
         let error = try #require(await hubError { try await hub.client.start() })
-        #expect(error.code == .negotiationFailed && error.message.contains("from https to http"))
+        expect(error.code == .negotiationFailed && error.message.contains("from https to http"))
     }
 
     /// Answers each negotiation at the first host with a redirect, and records all requests.
@@ -156,10 +156,10 @@ import Testing
         }
         _ = await hubError { try await hub.client.start() }
         let second = try #require(http.requests.all.last)
-        #expect(http.requests.all.count == 2 && second.endpoint.host == "elsewhere")
+        expect(http.requests.all.count == 2 && second.endpoint.host == "elsewhere")
         let isSent = token == nil || sendsHeaders
-        #expect(second.headers["X-Key"] == (isSent ? "secret" : nil) && second.headers["Cookie"] == (isSent ? "a=b" : nil))
-        #expect(second.headers["Authorization"] == "Bearer \(token ?? "mine")")
+        expect(second.headers["X-Key"] == (isSent ? "secret" : nil) && second.headers["Cookie"] == (isSent ? "a=b" : nil))
+        expectEqual(second.headers["Authorization"], "Bearer \(token ?? "mine")")
     }
 
     @Test func `redirects have the time limit of the attempt`() async throws {
@@ -174,7 +174,7 @@ import Testing
         }
         try await eventually { hub.server.silent.all.count == 3 }
         hub.clock.advance(by: .seconds(10))
-        #expect(await start.value?.code == .timedOut)
+        await expectEqual(start.value?.code, .timedOut)
     }
 
     @Test func `a client follows 100 redirects and no more`() async throws {
@@ -183,9 +183,9 @@ import Testing
             script.negotiate = { _, number in number <= redirects ? ScriptedHub.json(#"{"url":"/next"}"#) : ScriptedHub.response(number) }
             let hub = try await HubFixture(negotiates: true, script)
             let error = await hubError { try await hub.client.start() }
-            #expect((error == nil) == isAccepted)
-            #expect(hub.server.negotiations.all.count == 101)
-            if !isAccepted { #expect(error?.code == .negotiationFailed && hub.isStopped) }
+            expectEqual((error == nil), isAccepted)
+            expectEqual(hub.server.negotiations.all.count, 101)
+            if !isAccepted { expect(error?.code == .negotiationFailed && hub.isStopped) }
         }
     }
 
@@ -203,14 +203,15 @@ import Testing
             return response
         }
         let hub = try await HubFixture.connected(negotiates: true, script) { $0.accessToken = { "token" } }
-        #expect(
-            hub.server.negotiations.all.map { "\($0.method) \($0.target)" } == [
+        expectEqual(
+            hub.server.negotiations.all.map { "\($0.method) \($0.target)" },
+            [
                 "POST /chat/negotiate?room=1&negotiateVersion=1", "\(method) /moved/negotiate?negotiateVersion=1",
             ])
         let second = try #require(hub.server.negotiations.all.last)
-        #expect(second.headers["Authorization"] == "Bearer token" && second.headers["Cookie"] == "affinity=1")
+        expect(second.headers["Authorization"] == "Bearer token" && second.headers["Cookie"] == "affinity=1")
         let upgrade = try #require(hub.server.upgrades.all.first)
-        #expect(upgrade.path == "/chat" && upgrade.headers["Cookie"] == "affinity=1")
+        expect(upgrade.path == "/chat" && upgrade.headers["Cookie"] == "affinity=1")
     }
 
     @Test(arguments: [false, true])
@@ -234,9 +235,9 @@ import Testing
         }
         _ = await hubError { try await hub.client.start() }
         let second = try #require(http.requests.all.last)
-        #expect(http.requests.all.count == 2 && second.endpoint.host == "elsewhere")
-        #expect(second.headers["Authorization"] == nil && second.headers["Cookie"] == nil)
-        #expect(second.headers["X-Key"] == (sendsHeaders ? "secret" : nil))
+        expect(http.requests.all.count == 2 && second.endpoint.host == "elsewhere")
+        expect(second.headers["Authorization"] == nil && second.headers["Cookie"] == nil)
+        expectEqual(second.headers["X-Key"], (sendsHeaders ? "secret" : nil))
     }
 
     @Test(arguments: [("/chat/negotiate", "was redirected more than 20 times"), ("ftp://elsewhere/", "to an invalid URL")])
@@ -245,8 +246,8 @@ import Testing
         script.negotiate = { _, _ in Self.redirect(307, to: location) }
         let hub = try await HubFixture(negotiates: true, script)
         let error = try #require(await hubError { try await hub.client.start() })
-        #expect(error.code == .negotiationFailed && error.message.contains(text), "\(error)")
-        #expect(hub.server.negotiations.all.count == (location == "/chat/negotiate" ? 21 : 1))
+        expect(error.code == .negotiationFailed && error.message.contains(text), "\(error)")
+        expectEqual(hub.server.negotiations.all.count, (location == "/chat/negotiate" ? 21 : 1))
     }
 
     static let badNegotiations: [(String, Int, String)] = [
@@ -278,19 +279,19 @@ import Testing
         script.negotiate = { _, _ in ScriptedHub.json(body, status: status) }
         let hub = try await HubFixture(negotiates: true, script) { $0.retry = .standard }
         let error = try #require(await hubError { try await hub.client.start() })
-        #expect(error.code == .negotiationFailed)
-        #expect(error.message.contains(text))
-        #expect(hub.client.state == .stopped(error))
+        expectEqual(error.code, .negotiationFailed)
+        expect(error.message.contains(text))
+        expectEqual(hub.client.state, .stopped(error))
         // A start that failed was never connected.
-        #expect(hub.events == [])
-        #expect(hub.server.upgrades.all.isEmpty)
+        expectEqual(hub.events, [])
+        expect(hub.server.upgrades.all.isEmpty)
     }
 
     @Test func `a refused connection is an error of start`() async throws {
         let hub = try await HubFixture(negotiates: true)
         hub.network.condition = .down
         let error = try #require(await hubError { try await hub.client.start() })
-        #expect(error.code == .connectionLost && error.transportError?.code == .unreachable)
+        expect(error.code == .connectionLost && error.transportError?.code == .unreachable)
     }
 
     // MARK: Access tokens
@@ -307,7 +308,7 @@ import Testing
         hub.network.cut()
         hub.clock.advance(by: .milliseconds(1))
         try await eventually { hub.isConnected }
-        #expect(hub.server.upgrades.all.map { $0.headers["Authorization"] } == ["Bearer token-1", "Bearer token-2"])
+        expectEqual(hub.server.upgrades.all.map { $0.headers["Authorization"] }, ["Bearer token-1", "Bearer token-2"])
     }
 
     @Test(arguments: [1, 2])
@@ -322,8 +323,8 @@ import Testing
             }
         }
         let error = await hubError { try await hub.client.start() }
-        #expect(error?.code == (rejections == 1 ? nil : .unauthorized))
-        #expect(hub.server.negotiations.all.map { $0.headers["Authorization"] } == ["Bearer token-1", "Bearer token-2"])
+        expectEqual(error?.code, (rejections == 1 ? nil : .unauthorized))
+        expectEqual(hub.server.negotiations.all.map { $0.headers["Authorization"] }, ["Bearer token-1", "Bearer token-2"])
     }
 
     @Test func `a token of a redirect that is rejected leads back to the URL of the application`() async throws {
@@ -333,10 +334,11 @@ import Testing
             return number == 2 ? HTTPResponse(status: 401) : ScriptedHub.response(number)
         }
         let hub = try await HubFixture.connected(negotiates: true, script) { $0.accessToken = { "of-the-app" } }
-        #expect(hub.isConnected)
-        #expect(hub.server.negotiations.all.map(\.path) == ["/chat/negotiate", "/moved/negotiate", "/chat/negotiate", "/moved/negotiate"])
+        expect(hub.isConnected)
+        expectEqual(
+            hub.server.negotiations.all.map(\.path), ["/chat/negotiate", "/moved/negotiate", "/chat/negotiate", "/moved/negotiate"])
         let tokens = hub.server.negotiations.all.map { $0.headers["Authorization"] }
-        #expect(tokens == ["Bearer of-the-app", "Bearer of-the-service", "Bearer of-the-app", "Bearer of-the-service"])
+        expectEqual(tokens, ["Bearer of-the-app", "Bearer of-the-service", "Bearer of-the-app", "Bearer of-the-service"])
     }
 
     @Test(arguments: [1, 2], [true, false])
@@ -351,8 +353,8 @@ import Testing
             }
         }
         let error = await hubError { try await hub.client.start() }
-        #expect(error?.code == (rejections == 1 ? nil : .unauthorized))
-        #expect(hub.server.upgrades.all.map { $0.headers["Authorization"] } == ["Bearer token-1", "Bearer token-2"])
+        expectEqual(error?.code, (rejections == 1 ? nil : .unauthorized))
+        expectEqual(hub.server.upgrades.all.map { $0.headers["Authorization"] }, ["Bearer token-1", "Bearer token-2"])
     }
 
     @Test func `without a provider of tokens, 401 isn't retried`() async throws {
@@ -360,24 +362,24 @@ import Testing
         script.negotiate = { _, _ in HTTPResponse(status: 401) }
         let hub = try await HubFixture(negotiates: true, script)
         let error = await hubError { try await hub.client.start() }
-        #expect(error?.code == .unauthorized)
-        #expect(hub.server.negotiations.all.count == 1)
-        #expect(hub.server.negotiations.all[0].headers["Authorization"] == nil)
+        expectEqual(error?.code, .unauthorized)
+        expectEqual(hub.server.negotiations.all.count, 1)
+        expectNil(hub.server.negotiations.all[0].headers["Authorization"])
     }
 
     @Test func `a provider of tokens that throws fails the start`() async throws {
         struct Refused: Error { var secret = "hidden-password" }
         let hub = try await HubFixture(negotiates: true) { $0.accessToken = { throw Refused() } }
         let error = try #require(await hubError { try await hub.client.start() })
-        #expect(error.code == .tokenFailed && error.message.contains("Refused"))
-        #expect(!error.message.contains("hidden") && !hub.log.all.joined().contains("hidden"))
-        #expect(hub.server.negotiations.all.isEmpty)
+        expect(error.code == .tokenFailed && error.message.contains("Refused"))
+        expect(!error.message.contains("hidden") && !hub.log.all.joined().contains("hidden"))
+        expect(hub.server.negotiations.all.isEmpty)
     }
 
     @Test func `a token with a line break is refused`() async throws {
         let hub = try await HubFixture(negotiates: true) { $0.accessToken = { "a\r\nX: y" } }
         let error = await hubError { try await hub.client.start() }
-        #expect(error?.code == .tokenFailed)
+        expectEqual(error?.code, .tokenFailed)
     }
 
     @Test func `no token appears in a log message or an error`() async throws {
@@ -393,8 +395,8 @@ import Testing
         // The state changes before the messages are delivered.
         try await eventually { hub.events.last?.isClosed == true }
         let text = (hub.log.all + hub.updates.all.map { "\($0)" } + ["\(hub.client.configuration)"]).joined(separator: "\n")
-        #expect(text.contains("rejected the handshake"))
-        for secret in ["access-secret", "header-secret", "secret-token"] { #expect(!text.contains(secret)) }
+        expect(text.contains("rejected the handshake"))
+        for secret in ["access-secret", "header-secret", "secret-token"] { expect(!text.contains(secret)) }
     }
 
     // MARK: Handshake
@@ -408,8 +410,8 @@ import Testing
         script.handshake = { _ in response }
         let hub = try await HubFixture(script)
         let error = await hubError { try await hub.client.start() }
-        #expect(error?.code == .handshakeFailed)
-        #expect(hub.isStopped && hub.events == [])
+        expectEqual(error?.code, .handshakeFailed)
+        expect(hub.isStopped && hub.events == [])
         try await eventually { hub.server.connectionCount == 0 }
     }
 
@@ -421,8 +423,8 @@ import Testing
         try await eventually { hub.server.handshakes.all.count == 1 }
         for _ in 1...20 { hub.server.send(raw: String(repeating: " ", count: 1000)) }
         let error = await start.value
-        #expect(error?.code == .handshakeFailed && error?.message.contains("no end of the handshake within 16384 bytes") == true)
-        #expect(hub.isStopped)
+        expect(error?.code == .handshakeFailed && error?.message.contains("no end of the handshake within 16384 bytes") == true)
+        expect(hub.isStopped)
     }
 
     @Test func `a handshake without an answer times out`() async throws {
@@ -432,11 +434,11 @@ import Testing
         let start = Task { await hubError { try await hub.client.start() } }
         try await eventually { hub.server.handshakes.all.count == 1 }
         hub.clock.advance(by: .seconds(14))
-        #expect(hub.client.state == .connecting)
+        expectEqual(hub.client.state, .connecting)
         hub.clock.advance(by: .seconds(1))
-        #expect(await start.value?.code == .handshakeFailed)
-        #expect(hub.isStopped && hub.server.connectionCount == 0)
-        #expect(hub.client.driver.nextDeadline == nil)
+        await expectEqual(start.value?.code, .handshakeFailed)
+        expect(hub.isStopped && hub.server.connectionCount == 0)
+        expectNil(hub.client.driver.nextDeadline)
     }
 
     @Test func `a negotiation without an answer times out with the attempt`() async throws {
@@ -446,10 +448,10 @@ import Testing
         let start = Task { await hubError { try await hub.client.start() } }
         try await eventually { hub.server.silent.all.count == 1 }
         hub.clock.advance(by: .seconds(20))
-        #expect(await start.value?.code == .timedOut)
+        await expectEqual(start.value?.code, .timedOut)
         // A late response has no effect.
         hub.server.silent.all[0].respond(ScriptedHub.response(1))
-        #expect(hub.isStopped && hub.server.upgrades.all.isEmpty)
+        expect(hub.isStopped && hub.server.upgrades.all.isEmpty)
     }
 
     @Test func `the answer to the handshake may be divided, and messages may follow in the same frame`() async throws {
@@ -470,11 +472,11 @@ import Testing
 
     @Test func `a client can be started only once`() async throws {
         let hub = try await HubFixture.connected()
-        #expect(await hubError { try await hub.client.start() }?.code == .alreadyStarted)
-        #expect(hub.isConnected)
+        await expectEqual(hubError { try await hub.client.start() }?.code, .alreadyStarted)
+        expect(hub.isConnected)
         hub.client.stop()
         try await hub.client.start()
-        #expect(hub.isConnected && hub.server.upgrades.all.count == 2)
+        expect(hub.isConnected && hub.server.upgrades.all.count == 2)
     }
 
     @Test func `cancelling the task of start stops the client`() async throws {
@@ -484,8 +486,8 @@ import Testing
         let start = Task { await hubError { try await hub.client.start() } }
         try await eventually { hub.server.silent.all.count == 1 }
         start.cancel()
-        #expect(await start.value?.code == .cancelled)
-        #expect(hub.client.state == .stopped(nil))
+        await expectEqual(start.value?.code, .cancelled)
+        expectEqual(hub.client.state, .stopped(nil))
     }
 
     @Test func `a start with a time limit stops when it is exceeded`() async throws {
@@ -506,7 +508,7 @@ import Testing
             hub.clock.advance(by: .seconds(1))
             return hub.isStopped
         }
-        #expect(await start.value?.code == .timedOut)
+        await expectEqual(start.value?.code, .timedOut)
     }
 
     @Test func `the first start is retried if the options say so`() async throws {
@@ -519,12 +521,12 @@ import Testing
         let start = Task { try await hub.client.start() }
         for delay in [Duration.seconds(1), .seconds(5)] {
             try await eventually { hub.events.last == .connectingIn(delay) }
-            #expect(hub.client.state == .connecting)
+            expectEqual(hub.client.state, .connecting)
             hub.clock.advance(by: delay)
         }
-        #expect(try await start.value == "id-3")
+        try await expectEqual(start.value, "id-3")
         // Nothing was lost, so nothing is reported as reconnected.
-        #expect(!hub.events.contains { $0.isReconnecting || $0.isReconnected || $0.isClosed })
+        expect(!hub.events.contains { $0.isReconnecting || $0.isReconnected || $0.isClosed })
     }
 
     @Test func `a first start whose retries are exhausted throws the last error`() async throws {
@@ -537,7 +539,7 @@ import Testing
         let start = Task { await hubError { try await hub.client.start() } }
         try await eventually { hub.events.last == .connectingIn(.seconds(1)) }
         hub.clock.advance(by: .seconds(1))
-        #expect(await start.value?.code == .negotiationFailed)
-        #expect(hub.isStopped && !hub.events.contains { $0.isClosed })
+        await expectEqual(start.value?.code, .negotiationFailed)
+        expect(hub.isStopped && !hub.events.contains { $0.isClosed })
     }
 }

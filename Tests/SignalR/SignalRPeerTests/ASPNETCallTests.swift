@@ -33,8 +33,8 @@ struct ASPNETCallTests {
             let result = try await hub.invoke(method, value, as: Value.self)
             #expect(result == value, sourceLocation: location)
         }
-        #expect(try await hub.invoke("Add", 2, 40, as: Int.self) == 42)
-        #expect(try await hub.invoke("add", -2, -40, as: Int.self) == -42)
+        try await expectEqual(hub.invoke("Add", 2, 40, as: Int.self), 42)
+        try await expectEqual(hub.invoke("add", -2, -40, as: Int.self), -42)
         for text in ["", "a", "héllo 🌍\u{1E}\n\"\\", String(repeating: "é", count: 100_000)] { try await expectEcho("EchoText", text) }
         try await expectEcho("EchoText", String?.none)
         for number in [0, 1, -1, 127, 128, -128, -129, 65_535, 1 << 32, Int.max, Int.min] { try await expectEcho("EchoLong", number) }
@@ -47,10 +47,10 @@ struct ASPNETCallTests {
         try await expectEcho("EchoMap", ["a": 1.5, "B": 2, "ü": -3])
         try await expectEcho("EchoList", [1, nil, 3])
         for color in ["Red", "Blue"] { try await expectEcho("EchoEnum", color) }
-        #expect(try await hub.invoke("Text", 200_000, as: String.self) == String(repeating: "x", count: 200_000))
-        #expect(try await hub.invoke("Bytes", 300, as: Data.self) == Data((0..<300).map { UInt8(truncatingIfNeeded: $0) }))
+        try await expectEqual(hub.invoke("Text", 200_000, as: String.self), String(repeating: "x", count: 200_000))
+        try await expectEqual(hub.invoke("Bytes", 300, as: Data.self), Data((0..<300).map { UInt8(truncatingIfNeeded: $0) }))
         // More than the limit of URLSession's default.
-        #expect(try await hub.invoke("Text", 2_000_000, as: String.self).utf8.count == 2_000_000)
+        try await expectEqual(hub.invoke("Text", 2_000_000, as: String.self).utf8.count, 2_000_000)
         hub.stop()
     }
 
@@ -60,14 +60,14 @@ struct ASPNETCallTests {
         let hub = try await server.connected("/test", pair)
         for seconds in [0, 1_700_000_000, 1_700_000_000.5, -86_400, 253_402_300_799] {
             let date = Date(timeIntervalSince1970: seconds)
-            #expect(try await hub.invoke("EchoDate", date, as: Date.self) == date)
+            try await expectEqual(hub.invoke("EchoDate", date, as: Date.self), date)
         }
         let precise = Date(timeIntervalSince1970: 1_700_000_000.123_456_7)
         let result = try await hub.invoke("EchoDate", precise, as: Date.self)
-        #expect(abs(result.timeIntervalSince(precise)) < 1e-6)
+        expect(abs(result.timeIntervalSince(precise)) < 1e-6)
         if pair.format == .json {
             let offset = try await hub.invoke("EchoOffset", "2026-01-31T12:00:00+02:00", as: Date.self)
-            #expect(offset == Date(timeIntervalSince1970: 1_769_853_600))
+            expectEqual(offset, Date(timeIntervalSince1970: 1_769_853_600))
         }
         hub.stop()
     }
@@ -76,11 +76,11 @@ struct ASPNETCallTests {
     func `values of any type are decoded by their form`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
         let hub = try await server.connected("/test", pair)
-        #expect(try await hub.invoke("EchoAny", "text", as: String.self) == "text")
-        #expect(try await hub.invoke("EchoAny", 3, as: Double.self) == 3)
-        #expect(try await hub.invoke("EchoAny", [1, 2, 3], as: [Int].self) == [1, 2, 3])
-        #expect(try await hub.invoke("EchoAny", Int?.none, as: Int?.self) == nil)
-        #expect(try await hub.invoke("Invoke", "x", ["a": 1], as: [String: Int].self) == ["a": 1])
+        try await expectEqual(hub.invoke("EchoAny", "text", as: String.self), "text")
+        try await expectEqual(hub.invoke("EchoAny", 3, as: Double.self), 3)
+        try await expectEqual(hub.invoke("EchoAny", [1, 2, 3], as: [Int].self), [1, 2, 3])
+        try await expectNil(hub.invoke("EchoAny", Int?.none, as: Int?.self))
+        try await expectEqual(hub.invoke("Invoke", "x", ["a": 1], as: [String: Int].self), ["a": 1])
         hub.stop()
     }
 
@@ -92,9 +92,9 @@ struct ASPNETCallTests {
         let hub = try await server.connected("/test", pair)
         // The result of a method without one is absent or null.
         try await hub.invoke("InvokeWithoutReturn", "x")
-        #expect(try await hub.invoke("named-method", as: String.self) == "named")
-        #expect(try await hub.invoke("ConnId", as: String.self) == hub.connectionID)
-        #expect(try await hub.invoke("Transport", as: String.self) == pair.transport.rawValue)
+        try await expectEqual(hub.invoke("named-method", as: String.self), "named")
+        try await expectEqual(hub.invoke("ConnId", as: String.self), hub.connectionID)
+        try await expectEqual(hub.invoke("Transport", as: String.self), pair.transport.rawValue)
         let answers = EventRecorder<String>()
         hub.on("EchoBack") { (a: String, b: Int) in answers.record("\(a) \(b)") }
         try await hub.send("Echo", "a", 1)
@@ -107,22 +107,22 @@ struct ASPNETCallTests {
         let server = try await ASPNETServer.shared.value
         let hub = try await server.connected("/test", pair)
         let boom = await hubError { try await hub.invoke("Boom", "on purpose", as: Int.self) }
-        #expect(boom?.code == .invocationFailed && boom?.serverMessage?.contains("on purpose") == true)
+        expect(boom?.code == .invocationFailed && boom?.serverMessage?.contains("on purpose") == true)
         let crash = await hubError { try await hub.invoke("Crash", "internal", as: Int.self) }
-        #expect(crash?.serverMessage?.contains("InvalidOperationException: internal") == true)
+        expectEqual(crash?.serverMessage?.contains("InvalidOperationException: internal"), true)
         let missing = await hubError { try await hub.invoke("NoSuchMethod", as: Int.self) }
-        #expect(missing?.code == .invocationFailed && missing?.serverMessage?.contains("does not exist") == true)
+        expect(missing?.code == .invocationFailed && missing?.serverMessage?.contains("does not exist") == true)
         let count = await hubError { try await hub.invoke("Add", 1, as: Int.self) }
-        #expect(count?.code == .invocationFailed)
+        expectEqual(count?.code, .invocationFailed)
         let type = await hubError { try await hub.invoke("Add", "one", "two", as: Int.self) }
-        #expect(type?.code == .invocationFailed)
+        expectEqual(type?.code, .invocationFailed)
         let result = await hubError { try await hub.invoke("EchoText", "text", as: Int.self) }
-        #expect(result?.code == .decodingFailed)
+        expectEqual(result?.code, .decodingFailed)
         let streaming = await hubError { try await hub.invoke("Counter", 1, 0, as: Int.self) }
-        #expect(streaming?.code == .invocationFailed)
+        expectEqual(streaming?.code, .invocationFailed)
         let (_, invoked) = try await hub.stream("Add", 1, 2, of: Int.self).all()
-        #expect(invoked?.code == .invocationFailed)
-        #expect(try await hub.invoke("Add", 1, 2, as: Int.self) == 3)
+        expectEqual(invoked?.code, .invocationFailed)
+        try await expectEqual(hub.invoke("Add", 1, 2, as: Int.self), 3)
         hub.stop()
     }
 
@@ -134,7 +134,7 @@ struct ASPNETCallTests {
             for number in 0..<500 {
                 group.addTask { try await hub.invoke("EchoLong", number, as: Int.self) == number }
             }
-            for try await isRight in group { #expect(isRight) }
+            for try await isRight in group { expect(isRight) }
         }
         hub.stop()
     }
@@ -145,10 +145,10 @@ struct ASPNETCallTests {
         let hub = try await server.connected("/test", pair)
         let call = Task { await hubError { try await hub.invoke("Slow", 3_600_000, as: String.self) } }
         call.cancel()
-        #expect(await call.value?.code == .cancelled)
+        await expectEqual(call.value?.code, .cancelled)
         let error = await hubError { try await hub.invoke("Slow", 3_600_000, within: .milliseconds(50)) }
-        #expect(error?.code == .timedOut)
-        #expect(try await hub.invoke("Add", 1, 2, as: Int.self) == 3)
+        expectEqual(error?.code, .timedOut)
+        try await expectEqual(hub.invoke("Add", 1, 2, as: Int.self), 3)
         hub.stop()
     }
 
@@ -159,11 +159,11 @@ struct ASPNETCallTests {
         let server = try await ASPNETServer.shared.value
         let hub = try await server.connected("/test", pair)
         let (texts, noError) = try await hub.stream("Stream", of: String.self).all()
-        #expect(texts == ["a", "b", "c"] && noError == nil)
-        #expect(try await hub.stream("Counter", 10_000, 0, of: Int.self).all().elements == Array(0..<10_000))
-        #expect(try await hub.stream("Counter", 0, 0, of: Int.self).all().elements == [])
+        expect(texts == ["a", "b", "c"] && noError == nil)
+        try await expectEqual(hub.stream("Counter", 10_000, 0, of: Int.self).all().elements, Array(0..<10_000))
+        try await expectEqual(hub.stream("Counter", 0, 0, of: Int.self).all().elements, [])
         let (items, error) = try await hub.stream("FailingStream", 3, "on purpose", of: Int.self).all()
-        #expect(items == [0, 1, 2] && error?.code == .invocationFailed && error?.serverMessage?.contains("on purpose") == true)
+        expect(items == [0, 1, 2] && error?.code == .invocationFailed && error?.serverMessage?.contains("on purpose") == true)
         hub.stop()
     }
 
@@ -196,16 +196,16 @@ struct ASPNETCallTests {
                     feed.finish()
                 })
         }
-        #expect(try await hub.invoke("Sum", numbers(0..<10_000), as: Int.self) == 49_995_000)
-        #expect(try await hub.invoke("Sum", numbers(0..<0), as: Int.self) == 0)
-        #expect(try await hub.invoke("AddNumbers", 5, numbers(0..<4), as: Int.self) == 11)
-        #expect(try await hub.invoke("Both", numbers(0..<5), numbers(10..<12), as: [Int].self) == [10, 21])
+        try await expectEqual(hub.invoke("Sum", numbers(0..<10_000), as: Int.self), 49_995_000)
+        try await expectEqual(hub.invoke("Sum", numbers(0..<0), as: Int.self), 0)
+        try await expectEqual(hub.invoke("AddNumbers", 5, numbers(0..<4), as: Int.self), 11)
+        try await expectEqual(hub.invoke("Both", numbers(0..<5), numbers(10..<12), as: [Int].self), [10, 21])
         let (counted, _) = try await hub.stream("Count", 7, numbers(0..<3), of: Int.self).all()
-        #expect(counted == [8, 9, 10])
+        expectEqual(counted, [8, 9, 10])
         let words = { HubUpload(["a", "bé", ""].async) }
-        #expect(try await hub.invoke("Join", "-", words(), as: String.self) == "a-bé-")
+        try await expectEqual(hub.invoke("Join", "-", words(), as: String.self), "a-bé-")
         let (echoed, _) = try await hub.stream("EchoStream", words(), of: String.self).all()
-        #expect(echoed == ["a", "bé", ""])
+        expectEqual(echoed, ["a", "bé", ""])
         hub.stop()
     }
 
@@ -226,14 +226,14 @@ struct ASPNETCallTests {
                             for number in 0..<8 { feed.yield(number) }
                             feed.onTermination = { _ in terminations.record(true) }
                         }), as: Int.self)
-                #expect(result == 3)
+                expectEqual(result, 3)
             } catch {
                 guard error.message.contains("ChannelClosedException") else { throw error }
                 try await server.start { try await hub.start() }
             }
             try await eventually { terminations.all.count == 1 }
         }
-        #expect(try await hub.invoke("Add", 1, 2, as: Int.self) == 3)
+        try await expectEqual(hub.invoke("Add", 1, 2, as: Int.self), 3)
         hub.stop()
     }
 
@@ -247,7 +247,7 @@ struct ASPNETCallTests {
             feed.finish(throwing: HubError(.handlerFailed, "The file ended."))
         }
         let text = try await hub.invoke("UploadError", HubUpload(items), as: String.self)
-        #expect(text.hasPrefix("2 ") && text.contains("The file ended."))
+        expect(text.hasPrefix("2 ") && text.contains("The file ended."))
         hub.stop()
     }
 
@@ -261,11 +261,11 @@ struct ASPNETCallTests {
         hub.on("tick") { (number: Int, _: String) in burst.record(number) }
         try await hub.send("Burst", "tick", 5_000, "text")
         try await eventually { burst.all.count == 5_000 }
-        #expect(burst.all == Array(0..<5_000))
+        expectEqual(burst.all, Array(0..<5_000))
         // A handler may call the server.
         hub.on("double") { (a: Int) in try await hub.invoke("Add", a, a, as: Int.self) }
-        #expect(try await hub.invoke("AskClient", "double", 21, as: Int.self) == 42)
-        #expect(try await hub.invoke("AskClientMany", "double", 20, as: Int.self) == 380)
+        try await expectEqual(hub.invoke("AskClient", "double", 21, as: Int.self), 42)
+        try await expectEqual(hub.invoke("AskClientMany", "double", 20, as: Int.self), 380)
         let back = EventRecorder<String>()
         hub.on("EchoBack") { (a: String) in back.record(a) }
         hub.on("ClientResult") { (a: String) in "result of \(a)" }
@@ -285,11 +285,11 @@ struct ASPNETCallTests {
         hub.on("throw") { () async throws -> Int in throw HubError(.handlerFailed, "Out of stock.") }
         hub.on("foreign") { () async throws -> Int in throw CancellationError() }
         hub.on("other") { (a: Int) in a }
-        #expect(try await hub.invoke("AskClientError", "throw", as: String.self).contains("Out of stock."))
-        #expect(try await hub.invoke("AskClientError", "foreign", as: String.self).contains("an error of type CancellationError"))
-        #expect(try await hub.invoke("AskClientError", "missing", as: String.self).contains("Client didn't provide a result."))
-        #expect(try await hub.invoke("AskClientError", "other", as: String.self).contains("argument"))
-        #expect(try await hub.invoke("Add", 1, 2, as: Int.self) == 3)
+        try await expect(hub.invoke("AskClientError", "throw", as: String.self).contains("Out of stock."))
+        try await expect(hub.invoke("AskClientError", "foreign", as: String.self).contains("an error of type CancellationError"))
+        try await expect(hub.invoke("AskClientError", "missing", as: String.self).contains("Client didn't provide a result."))
+        try await expect(hub.invoke("AskClientError", "other", as: String.self).contains("argument"))
+        try await expectEqual(hub.invoke("Add", 1, 2, as: Int.self), 3)
         hub.stop()
     }
 
@@ -300,7 +300,7 @@ struct ASPNETCallTests {
             server.connected("/test", pair), server.connected("/test", .json), server.connected("/test", .messagePack),
         ]
         // ASP.NET Core answers the handshake before it adds the connection to those that receive messages: only then, it handles calls.
-        for client in clients { #expect(try await client.invoke("Add", 1, 2, as: Int.self) == 3) }
+        for client in clients { try await expectEqual(client.invoke("Add", 1, 2, as: Int.self), 3) }
         // The server is shared.
         let (group, note) = ("group-\(pair)", "note-\(pair)")
         let received = clients.map { _ in EventRecorder<String>() }
@@ -314,14 +314,14 @@ struct ASPNETCallTests {
         try await first.invoke("ToGroup", group, note, "left")
         try await first.invoke("Broadcast", note, "end")
         try await eventually { received.allSatisfy { $0.all.last == "end" } }
-        #expect(received.map(\.all) == [["all", "group", "left", "end"], ["all", "others", "group", "end"], ["all", "others", "end"]])
+        expectEqual(received.map(\.all), [["all", "group", "left", "end"], ["all", "others", "group", "end"], ["all", "others", "end"]])
         // Two users.
         let user = "bert\(pair)"
         let anna = try await server.connected("/auth", pair) { $0.accessToken = { "token-anna" } }
         let bert = try await server.connected("/auth", pair) { $0.accessToken = { "token-\(user)" } }
         let notes = EventRecorder<String>()
         bert.on(note) { (a: String) in notes.record(a) }
-        #expect(try await bert.invoke("Add", 1, 2, as: Int.self) == 3)
+        try await expectEqual(bert.invoke("Add", 1, 2, as: Int.self), 3)
         try await anna.invoke("ToUser", user, note, "hello")
         try await eventually { notes.all == ["hello"] }
         for client in clients + [anna, bert] { client.stop() }

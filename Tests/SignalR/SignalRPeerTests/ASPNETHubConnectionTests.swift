@@ -24,23 +24,23 @@ struct ASPNETHubConnectionTests {
         let connection = server.hubConnection(pair)
         let closed = EventRecorder<Bool>()
         connection.onClosed { error in closed.record(error == nil) }
-        #expect(await connection.state() == .Stopped)
+        await expectEqual(connection.state(), .Stopped)
         var ids: Set<String> = []
         for round in 1...2 {
             try await server.start { try await connection.start() }
-            #expect(await connection.state() == .Connected)
+            await expectEqual(connection.state(), .Connected)
             let id: String = try await connection.invoke(method: "ConnId")
-            #expect(id == connection.connectionId)
+            expectEqual(id, connection.connectionId)
             ids.insert(id)
             let transport: String = try await connection.invoke(method: "Transport")
-            #expect(transport == pair.transport.rawValue)
+            expectEqual(transport, pair.transport.rawValue)
             await connection.stop()
-            #expect(await connection.state() == .Stopped)
-            #expect(connection.connectionId == nil)
-            #expect(closed.all.count == round)
+            await expectEqual(connection.state(), .Stopped)
+            expectNil(connection.connectionId)
+            expectEqual(closed.all.count, round)
         }
-        #expect(ids.count == 2)
-        #expect(closed.all == [true, true])
+        expectEqual(ids.count, 2)
+        expectEqual(closed.all, [true, true])
     }
 
     // MARK: Sending and receiving
@@ -55,7 +55,7 @@ struct ASPNETHubConnectionTests {
         await connection.on("end") { (value: Bool) in ends.record(value) }
         try await connection.send(method: "Echo", arguments: "a", 1)
         try await eventually { second.all == ["a 1"] }
-        #expect(first.all == ["a 1"])
+        expectEqual(first.all, ["a 1"])
         token.cancel()
         try await connection.send(method: "Echo", arguments: "bé", -70_000)
         try await eventually { second.all == ["a 1", "bé -70000"] }
@@ -63,7 +63,7 @@ struct ASPNETHubConnectionTests {
         try await connection.invoke(method: "Echo", arguments: "c", 3)
         try await connection.invoke(method: "CallBack", arguments: "end", true)
         try await eventually { ends.all == [true] }
-        #expect(first.all == ["a 1"] && second.all == ["a 1", "bé -70000"])
+        expect(first.all == ["a 1"] && second.all == ["a 1", "bé -70000"])
         await connection.stop()
     }
 
@@ -116,7 +116,7 @@ struct ASPNETHubConnectionTests {
         try await expectEcho("EchoText", String?.none)
         try await expectEcho("EchoText", Optional("x"))
         let nothing: String? = try await connection.invoke(method: "InvokeWithoutReturn", arguments: "x")
-        #expect(nothing == nil)
+        expectNil(nothing)
         try await connection.invoke(method: "InvokeWithoutReturn", arguments: "x")
         await connection.stop()
     }
@@ -149,7 +149,7 @@ struct ASPNETHubConnectionTests {
             return text.contains("The result of EchoText can't be decoded as Int")
         }
         let sum: Int = try await connection.invoke(method: "Add", arguments: 1, 2)
-        #expect(sum == 3)
+        expectEqual(sum, 3)
         await connection.stop()
     }
 
@@ -169,9 +169,9 @@ struct ASPNETHubConnectionTests {
         await asked.wait()
         // The server completes the second call before the first one.
         let second: Int = try await connection.invoke(method: "Add", arguments: 1, 2)
-        #expect(second == 3)
+        expectEqual(second, 3)
         released.send()
-        #expect(try await first.value == "first answered")
+        try await expectEqual(first.value, "first answered")
         await connection.stop()
     }
 
@@ -184,11 +184,11 @@ struct ASPNETHubConnectionTests {
         var texts: [String] = []
         let stream: any StreamResult<String> = try await connection.stream(method: "Stream")
         for try await text in stream.stream { texts.append(text) }
-        #expect(texts == ["a", "b", "c"])
+        expectEqual(texts, ["a", "b", "c"])
         var numbers: [Int] = []
         let counter: any StreamResult<Int> = try await connection.stream(method: "Counter", arguments: 5_000, 0)
         for try await number in counter.stream { numbers.append(number) }
-        #expect(numbers == Array(0..<5_000))
+        expectEqual(numbers, Array(0..<5_000))
         let items = EventRecorder<Int>()
         let failing: any StreamResult<Int> = try await connection.stream(method: "FailingStream", arguments: 3, "on purpose")
         await #expect {
@@ -197,7 +197,7 @@ struct ASPNETHubConnectionTests {
             guard case SignalRError.invocationError(let text) = error else { return false }
             return text.contains("on purpose")
         }
-        #expect(items.all == [0, 1, 2])
+        expectEqual(items.all, [0, 1, 2])
         await connection.stop()
     }
 
@@ -209,20 +209,20 @@ struct ASPNETHubConnectionTests {
         let cancelled: any StreamResult<Int> = try await connection.stream(method: "Counter", arguments: 1_000_000, 1)
         await #expect(throws: SignalRError.streamCancelled) {
             for try await item in cancelled.stream {
-                #expect(item == 0)
+                expectEqual(item, 0)
                 await cancelled.cancel()
             }
         }
         try await eventually("one cancelled stream") { try await server.control("streams", "GET")["cancelled"] == 1 }
         let left: any StreamResult<Int> = try await connection.stream(method: "Counter", arguments: 1_000_000, 1)
         for try await item in left.stream {
-            #expect(item == 0)
+            expectEqual(item, 0)
             break
         }
         try await eventually("two cancelled streams") { try await server.control("streams", "GET")["cancelled"] == 2 }
         let sum: Int = try await connection.invoke(method: "Add", arguments: 1, 2)
-        #expect(sum == 3)
-        #expect(try await server.control("streams", "GET")["finished"] == 0)
+        expectEqual(sum, 3)
+        try await expectEqual(server.control("streams", "GET")["finished"], 0)
         await connection.stop()
     }
 
@@ -234,21 +234,21 @@ struct ASPNETHubConnectionTests {
         let connection = try await server.startedConnection(pair)
         await connection.on("greet") { (name: String) in "Hello, \(name)!" }
         let greeting: String = try await connection.invoke(method: "AskClient", arguments: "greet", "Anna")
-        #expect(greeting == "Hello, Anna!")
+        expectEqual(greeting, "Hello, Anna!")
         // A handler may call the server.
         await connection.on("double") { [weak connection] (a: Int) async throws -> Int in
             guard let connection else { throw CancellationError() }
             return try await connection.invoke(method: "Add", arguments: a, a)
         }
         let double: Int = try await connection.invoke(method: "AskClient", arguments: "double", 21)
-        #expect(double == 42)
+        expectEqual(double, 42)
         let sum: Int = try await connection.invoke(method: "AskClientMany", arguments: "double", 20)
-        #expect(sum == 380)
+        expectEqual(sum, 380)
         await connection.on("throw") { () async throws -> Int in throw HubError(.handlerFailed, "Out of stock.") }
         let failure: String = try await connection.invoke(method: "AskClientError", arguments: "throw")
-        #expect(failure.contains("Out of stock."), "\(failure)")
+        expect(failure.contains("Out of stock."), "\(failure)")
         let missing: String = try await connection.invoke(method: "AskClientError", arguments: "missing")
-        #expect(missing.contains("Client didn't provide a result."), "\(missing)")
+        expect(missing.contains("Client didn't provide a result."), "\(missing)")
         // A handler without a result.
         let answers = EventRecorder<String>()
         await connection.on("EchoBack") { (text: String) in answers.record(text) }

@@ -39,9 +39,9 @@ struct ASPNETIntegrationTests {
     func `a connection starts and stops`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
         let connection = try await server.startedConnection(pair)
-        #expect(await connection.state() == .Connected)
+        await expectEqual(connection.state(), .Connected)
         await connection.stop()
-        #expect(await connection.state() == .Stopped)
+        await expectEqual(connection.state(), .Stopped)
     }
 
     @Test(arguments: HubPair.allCases)
@@ -54,7 +54,7 @@ struct ASPNETIntegrationTests {
         }
         var ids: Set<String> = []
         for connection in connections { ids.insert(try await connection.invoke(method: "ConnId")) }
-        #expect(ids.count == 10)
+        expectEqual(ids.count, 10)
         for connection in connections { await connection.stop() }
     }
 
@@ -68,7 +68,7 @@ struct ASPNETIntegrationTests {
                 let token = await self.connection.on("EchoBack") { (text: String, value: Value) in received.record((text, value)) }
                 try await self.connection.send(method: "Echo", arguments: "text", value)
                 try await eventually { received.all.count == 1 }
-                #expect(received.all.first?.0 == "text" && received.all.first?.1 == value)
+                expect(received.all.first?.0 == "text" && received.all.first?.1 == value)
                 token.cancel()
             }
         }
@@ -85,7 +85,7 @@ struct ASPNETIntegrationTests {
 
             func check<Value: Equatable & Sendable>(_ value: Value) async throws {
                 let result: Value = try await self.connection.invoke(method: "Invoke", arguments: "text", value)
-                #expect(result == value)
+                expectEqual(result, value)
             }
         }
         let server = try await ASPNETServer.shared.value
@@ -109,7 +109,7 @@ struct ASPNETIntegrationTests {
         let stream: any StreamResult<String> = try await connection.stream(method: "Stream")
         var items: [String] = []
         for try await item in stream.stream { items.append(item) }
-        #expect(items == ["a", "b", "c"])
+        expectEqual(items, ["a", "b", "c"])
         await connection.stop()
     }
 
@@ -125,7 +125,7 @@ struct ASPNETIntegrationTests {
         }
         try await connection.send(method: "InvokeWithClientResult", arguments: "text")
         try await eventually { answers.all == ["result of text"] }
-        #expect(asked.all == ["text"])
+        expectEqual(asked.all, ["text"])
         await connection.stop()
     }
 
@@ -138,7 +138,7 @@ struct ASPNETIntegrationTests {
         await connection.on("ClientResult") { (text: String) in asked.record(text) }
         try await connection.send(method: "invokeWithEmptyClientResult", arguments: "text")
         try await eventually { answers.all == ["received"] }
-        #expect(asked.all == ["text"])
+        expectEqual(asked.all, ["text"])
         await connection.stop()
     }
 
@@ -149,11 +149,11 @@ struct ASPNETIntegrationTests {
         try await connection.send(method: "AddNumbers", arguments: 10, Self.numbers())
         try await connection.invoke(method: "AddNumbers", arguments: 10, Self.numbers())
         let sum: Int = try await connection.invoke(method: "AddNumbers", arguments: 10, Self.numbers())
-        #expect(sum == 25)
+        expectEqual(sum, 25)
         let stream: any StreamResult<Int> = try await connection.stream(method: "Count", arguments: 10, Self.numbers())
         var items: [Int] = []
         for try await item in stream.stream { items.append(item) }
-        #expect(items == Array(11...16))
+        expectEqual(items, Array(11...16))
         await connection.stop()
     }
 }

@@ -24,9 +24,9 @@ struct ASPNETLifecycleTests {
     func `a client may skip the negotiation`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
         let hub = try await server.connected("/test", pair) { ($0.allowedTransports, $0.skipsNegotiation) = (.webSockets, true) }
-        #expect(hub.connectionID == nil)
-        #expect(try await hub.invoke("Add", 1, 2, as: Int.self) == 3)
-        #expect(try await hub.invoke("ConnId", as: String.self).isEmpty == false)
+        expectNil(hub.connectionID)
+        try await expectEqual(hub.invoke("Add", 1, 2, as: Int.self), 3)
+        try await expectEqual(hub.invoke("ConnId", as: String.self).isEmpty, false)
         hub.stop()
     }
 
@@ -44,8 +44,8 @@ struct ASPNETLifecycleTests {
         let server = try await ASPNETServer.shared.value
         let hub = server.client(expected.path, pair)
         let error = await hubError { try await hub.start() }
-        #expect(error?.code == expected.code && error?.message.contains(expected.text) == true, "\(error?.message ?? "no error")")
-        guard case .stopped = hub.state else { return #expect(Bool(false), "the client should be stopped") }
+        expect(error?.code == expected.code && error?.message.contains(expected.text) == true, "\(error?.message ?? "no error")")
+        guard case .stopped = hub.state else { return expect(Bool(false), "the client should be stopped") }
     }
 
     @Test(arguments: [
@@ -59,7 +59,7 @@ struct ASPNETLifecycleTests {
     ) async throws {
         let server = try await ASPNETServer.shared.value
         let error = await hubError { try await server.client(path, pair).start() }
-        #expect(error?.code == .negotiationFailed && error?.message.contains(text) == true, "\(error?.message ?? "no error")")
+        expect(error?.code == .negotiationFailed && error?.message.contains(text) == true, "\(error?.message ?? "no error")")
     }
 
     /// The order is that of the server: WebSockets, Server-Sent Events, long polling.
@@ -72,8 +72,8 @@ struct ASPNETLifecycleTests {
     ) async throws {
         let server = try await ASPNETServer.shared.value
         let hub = try await server.connected(path, HubPair(transport: transport, format: format)) { $0.allowedTransports = .all }
-        #expect(hub.transport == transport)
-        #expect(try await hub.invoke("Transport", as: String.self) == transport.rawValue)
+        expectEqual(hub.transport, transport)
+        try await expectEqual(hub.invoke("Transport", as: String.self), transport.rawValue)
         hub.stop()
     }
 
@@ -84,15 +84,15 @@ struct ASPNETLifecycleTests {
             $0.retry = Self.delays(20)
             $0.accessToken = { "token-anna" }
         }
-        #expect(try await hub.invoke("WhoAmI", as: String.self) == "redirected")
+        try await expectEqual(hub.invoke("WhoAmI", as: String.self), "redirected")
         let updates = hub.updates()
         try await server.control("requests?clear=true", "GET")
         try await server.cut()
         _ = await updates.first { if case .reconnected = $0 { true } else { false } }
         // Again with the application's token, at its URL. A poll may have been the last request on the connection.
         let first = try await server.control("requests", "GET").array?.first { $0["path"]?.string?.hasSuffix("negotiate") == true }
-        #expect(first?["path"]?.string == "\(path)/negotiate" && first?["headers"]?["Authorization"] == "Bearer token-anna")
-        #expect(try await hub.invoke("WhoAmI", as: String.self) == "redirected")
+        expect(first?["path"]?.string == "\(path)/negotiate" && first?["headers"]?["Authorization"] == "Bearer token-anna")
+        try await expectEqual(hub.invoke("WhoAmI", as: String.self), "redirected")
         hub.stop()
     }
 
@@ -100,14 +100,14 @@ struct ASPNETLifecycleTests {
     func `a hub that supports only JSON rejects the handshake for MessagePack`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
         let error = await hubError { try await server.connected("/strict", pair) }
-        #expect(error?.code == .handshakeFailed && error?.serverMessage?.contains("messagepack") == true)
+        expect(error?.code == .handshakeFailed && error?.serverMessage?.contains("messagepack") == true)
     }
 
     @Test func `a refused and a delayed negotiation are retried and awaited`() async throws {
         let server = try await ASPNETServer()
         try await server.control("refuse?times=1&status=503")
         let error = await hubError { try await server.connected("/test") }
-        #expect(error?.code == .negotiationFailed && error?.status == 503)
+        expect(error?.code == .negotiationFailed && error?.status == 503)
         try await server.control("refuse?times=3&status=500")
         let hub = try await server.connected("/test") {
             $0.retriesFirstStart = true
@@ -119,14 +119,14 @@ struct ASPNETLifecycleTests {
         hub.stop()
         try await server.control("delay?ms=3600000")
         let late = await hubError { try await hub.start(within: .milliseconds(100)) }
-        #expect(late?.code == .timedOut)
+        expectEqual(late?.code, .timedOut)
     }
 
     @Test func `a port without a server is an error of the start`() async throws {
         let server = try await ASPNETServer()
         try await server.stopped()
         let error = await hubError { try await server.connected("/test") }
-        #expect(error?.code == .connectionLost && error?.transportError?.code == .refused)
+        expect(error?.code == .connectionLost && error?.transportError?.code == .refused)
     }
 
     // MARK: Tokens
@@ -149,8 +149,8 @@ struct ASPNETLifecycleTests {
         let cuts = try await server.cut()
         _ = await updates.first { if case .reconnected = $0 { true } else { false } }
         // Once for the attempt, and once after the status 401. A second cut may end the attempt.
-        #expect(cuts == 1 ? asked.all.count == count + 2 : asked.all.count >= count + 2)
-        #expect(try await hub.invoke("WhoAmI", as: String.self) == "bert")
+        expect(cuts == 1 ? asked.all.count == count + 2 : asked.all.count >= count + 2)
+        try await expectEqual(hub.invoke("WhoAmI", as: String.self), "bert")
         hub.stop()
     }
 
@@ -168,15 +168,15 @@ struct ASPNETLifecycleTests {
                     }
                 }
             }
-            #expect(error?.code == .unauthorized && error?.message.contains("token-anna") == false)
+            expect(error?.code == .unauthorized && error?.message.contains("token-anna") == false)
         }
-        #expect(asked.all.count == 4)
+        expectEqual(asked.all.count, 4)
     }
 
     @Test func `a server closes a connection whose token has expired`() async throws {
         let server = try await ASPNETServer.shared.value
         let (hub, _) = try await server.expired(.json, user: "anna")
-        guard case .stopped = hub.state else { return #expect(Bool(false), "the client should be stopped") }
+        guard case .stopped = hub.state else { return expect(Bool(false), "the client should be stopped") }
         // The server may close it a moment before the token expires.
         try await eventually {
             hub.stop()

@@ -23,9 +23,9 @@ struct ASPNETLimitTests {
         let hub = try await server.connected("/quiet", pair) { $0.serverTimeout = .milliseconds(300) }
         let error = await hubError { try await hub.invoke("Slow", 3_600_000, as: String.self) }
         // The connection may be lost before the call begins.
-        #expect(error?.code == .serverTimeout || error?.code == .notConnected)
-        guard case .stopped(let reason) = hub.state else { return #expect(Bool(false), "the client should be stopped") }
-        #expect(reason?.code == .serverTimeout)
+        expect(error?.code == .serverTimeout || error?.code == .notConnected)
+        guard case .stopped(let reason) = hub.state else { return expect(Bool(false), "the client should be stopped") }
+        expectEqual(reason?.code, .serverTimeout)
     }
 
     @Test(arguments: polling)
@@ -33,8 +33,8 @@ struct ASPNETLimitTests {
         let server = try await ASPNETServer.shared.value
         let hub = try await server.connected("/quiet", pair) { $0.serverTimeout = .milliseconds(300) }
         let id = hub.connectionID
-        #expect(try await hub.invoke("Slow", 1_500, as: String.self) == "slow")
-        #expect(hub.connectionID == id)
+        try await expectEqual(hub.invoke("Slow", 1_500, as: String.self), "slow")
+        expectEqual(hub.connectionID, id)
         hub.stop()
     }
 
@@ -75,8 +75,8 @@ struct ASPNETLimitTests {
         let server = try await ASPNETServer.shared.value
         let hub = try await server.connected("/strict", Self.strict[2]) { $0.keepAliveInterval = .seconds(3600) }
         let id = hub.connectionID
-        #expect(try await hub.invoke("Slow", 3_000, as: String.self) == "slow")
-        #expect(hub.connectionID == id)
+        try await expectEqual(hub.invoke("Slow", 3_000, as: String.self), "slow")
+        expectEqual(hub.connectionID, id)
         hub.stop()
     }
 
@@ -84,14 +84,14 @@ struct ASPNETLimitTests {
     func `a message that exceeds the limit of the server ends the connection with its reason`(pair: HubPair) async throws {
         let text = String(repeating: "x", count: 5_000)
         let error = try await self.strictError(pair) { hub in await hubError { try await hub.invoke("EchoText", text, as: String.self) } }
-        #expect(error?.code == .closedByServer && error?.serverMessage?.isEmpty == false)
+        expect(error?.code == .closedByServer && error?.serverMessage?.isEmpty == false)
     }
 
     @Test(arguments: strict)
     func `without detailed errors, only the messages of hub exceptions arrive`(pair: HubPair) async throws {
         for (method, text, arrives) in [("Boom", "on purpose", true), ("Crash", "internal", false)] {
             let error = try await self.strictError(pair) { hub in await hubError { try await hub.invoke(method, text, as: Int.self) } }
-            #expect(error?.serverMessage?.contains(text) == arrives)
+            expectEqual(error?.serverMessage?.contains(text), arrives)
         }
     }
 

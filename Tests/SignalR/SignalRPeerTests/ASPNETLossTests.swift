@@ -36,12 +36,12 @@ struct ASPNETLossTests {
             return hub.connectionID != first
         }
         let failure = await call.value
-        #expect(failure?.code == .connectionLost, "\(failure as Any)")
-        #expect(await stream.all().error?.code == .connectionLost)
+        expectEqual(failure?.code, .connectionLost, "\(failure as Any)")
+        await expectEqual(stream.all().error?.code, .connectionLost)
         _ = await updates.first { if case .reconnected = $0 { true } else { false } }
         let second = try #require(hub.connectionID)
-        #expect(second != first)
-        #expect(try await hub.invoke("Add", 1, 2, as: Int.self) == 3)
+        expect(second != first)
+        try await expectEqual(hub.invoke("Add", 1, 2, as: Int.self), 3)
         hub.stop()
         // The server keeps a connection whose poll was cut for 15 seconds.
         try await eventually {
@@ -58,10 +58,10 @@ struct ASPNETLossTests {
             let updates = hub.updates()
             if let method { try await hub.send(method) } else { try await server.abort(hub.connectionID) }
             _ = await updates.first { if case .closed = $0 { true } else { false } }
-            guard case .stopped = hub.state else { return #expect(Bool(false), "the client should be stopped") }
+            guard case .stopped = hub.state else { return expect(Bool(false), "the client should be stopped") }
             // And may be started again.
             try await server.start { try await hub.start() }
-            #expect(try await hub.invoke("Add", 1, 2, as: Int.self) == 3)
+            try await expectEqual(hub.invoke("Add", 1, 2, as: Int.self), 3)
             hub.stop()
         }
     }
@@ -73,7 +73,7 @@ struct ASPNETLossTests {
         let updates = hub.updates()
         try await hub.send("CutMe")
         _ = await updates.first { if case .reconnected = $0 { true } else { false } }
-        #expect(try await hub.invoke("Add", 1, 2, as: Int.self) == 3)
+        try await expectEqual(hub.invoke("Add", 1, 2, as: Int.self), 3)
         hub.stop()
     }
 
@@ -100,10 +100,10 @@ struct ASPNETLossTests {
         let hub = try await server.connected("/test", pair)
         let calls = hub.invocations(of: "tick")
         // ASP.NET Core answers the handshake before it adds the connection to those that receive messages: only then, it handles calls.
-        #expect(try await hub.invoke("Add", 1, 2, as: Int.self) == 3)
+        try await expectEqual(hub.invoke("Add", 1, 2, as: Int.self), 3)
         try await server.control("broadcast?method=tick&times=3")
         let iterator = calls.makeAsyncIterator()
-        for _ in 0..<3 { #expect(await iterator.next()?.target == "tick") }
+        for _ in 0..<3 { await expectEqual(iterator.next()?.target, "tick") }
         hub.stop()
     }
 }

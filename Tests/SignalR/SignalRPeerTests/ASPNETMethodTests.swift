@@ -60,10 +60,10 @@ struct ASPNETMethodTests {
         for value in expectedMaps { try await hub.invoke("CallBack", "map", value) }
         // The last call of the server: handlers are called in order.
         try await eventually { maps.all.count == expectedMaps.count }
-        #expect(texts.all == expectedTexts)
-        #expect(numbers.all == expectedNumbers)
-        #expect(lists.all == expectedLists)
-        #expect(maps.all == expectedMaps)
+        expectEqual(texts.all, expectedTexts)
+        expectEqual(numbers.all, expectedNumbers)
+        expectEqual(lists.all, expectedLists)
+        expectEqual(maps.all, expectedMaps)
         try await hub.send("CallBack", "text", "sent")
         try await eventually { texts.all.last == "sent" }
         hub.stop()
@@ -87,7 +87,7 @@ struct ASPNETMethodTests {
         try await hub.invoke("CallBackMany", "nine", Array(1...12))
         try await hub.invoke("CallBackMany", "none", [Int]())
         try await eventually { received.all.last == "none" }
-        #expect(received.all == ["héllo -70000 1.5 true [1, 2] nil", "123456789", "123456789", "none"])
+        expectEqual(received.all, ["héllo -70000 1.5 true [1, 2] nil", "123456789", "123456789", "none"])
         hub.stop()
     }
 
@@ -100,17 +100,17 @@ struct ASPNETMethodTests {
         let (updates, calls) = (hub.updates(), hub.invocations(of: "pair"))
         try await hub.invoke("CallBackMany", "pair", [1])
         let update = await updates.first { if case .error = $0 { true } else { false } }
-        guard case .error(let error)? = update else { return #expect(Bool(false), "the call should be reported") }
-        #expect(error.code == .decodingFailed && error.message.contains("Expected argument 2 of type Int"), "\(error.message)")
+        guard case .error(let error)? = update else { return expect(Bool(false), "the call should be reported") }
+        expect(error.code == .decodingFailed && error.message.contains("Expected argument 2 of type Int"), "\(error.message)")
         try await hub.invoke("CallBackMany", "pair", [2, 3])
         try await eventually { received.all == ["2 3"] }
         let iterator = calls.makeAsyncIterator()
         let first = try #require(await iterator.next())
         let only: Int = try first.decode(Int.self)
-        #expect(only == 1)
+        expectEqual(only, 1)
         let second = try #require(await iterator.next())
         let (a, b) = try second.decode(Int.self, Int.self)
-        #expect(a == 2 && b == 3)
+        expect(a == 2 && b == 3)
         hub.stop()
     }
 
@@ -131,7 +131,7 @@ struct ASPNETMethodTests {
                 let value = LocalTime(local: Date(timeIntervalSince1970: local), minutes: minutes)
                 result = try await hub.invoke("EchoOffset", value, as: Date.self)
             }
-            #expect(result == expected, "\(offset)")
+            expectEqual(result, expected, "\(offset)")
         }
         hub.stop()
     }
@@ -141,8 +141,8 @@ struct ASPNETMethodTests {
         // A server of its own: other tests open streams on the shared one.
         let server = try await ASPNETServer()
         let hub = try await server.connected("/test", pair)
-        #expect(try await hub.invoke("StreamCounts", as: [String: Int].self) == ["started": 0, "cancelled": 0, "finished": 0])
-        #expect(try await hub.stream("Counter", 3, 0, of: Int.self).all().elements == [0, 1, 2])
+        try await expectEqual(hub.invoke("StreamCounts", as: [String: Int].self), ["started": 0, "cancelled": 0, "finished": 0])
+        try await expectEqual(hub.stream("Counter", 3, 0, of: Int.self).all().elements, [0, 1, 2])
         try await eventually("one stream that ended") {
             try await hub.invoke("StreamCounts", as: [String: Int].self) == ["started": 1, "cancelled": 0, "finished": 1]
         }
@@ -150,7 +150,7 @@ struct ASPNETMethodTests {
         try await eventually("one stream that was cancelled") {
             try await hub.invoke("StreamCounts", as: [String: Int].self) == ["started": 2, "cancelled": 1, "finished": 1]
         }
-        #expect(try await server.control("streams", "GET")["cancelled"] == 1)
+        try await expectEqual(server.control("streams", "GET")["cancelled"], 1)
         hub.stop()
     }
 
@@ -162,8 +162,8 @@ struct ASPNETMethodTests {
         let hub = try await server.connected("/test", pair)
         let error = await hubError { try await hub.invoke("Optional", "text", as: String.self) }
         let text = error?.serverMessage ?? "no error"
-        #expect(error?.code == .invocationFailed && text.contains("1 argument(s)") && text.contains("expects 2"), "\(text)")
-        #expect(try await hub.invoke("Add", 1, 2, as: Int.self) == 3)
+        expect(error?.code == .invocationFailed && text.contains("1 argument(s)") && text.contains("expects 2"), "\(text)")
+        try await expectEqual(hub.invoke("Add", 1, 2, as: Int.self), 3)
         hub.stop()
     }
 
@@ -176,11 +176,11 @@ struct ASPNETMethodTests {
         for skips in [false, true] {
             let hub = try await server.connected(path, pair) { ($0.allowedTransports, $0.skipsNegotiation) = (.webSockets, skips) }
             let id = try await hub.invoke("ConnId", as: String.self)
-            #expect(hub.connectionID == (skips ? nil : id))
-            #expect(try await hub.invoke("Transport", as: String.self) == "WebSockets")
-            #expect(try await hub.stream("Stream", of: String.self).all().elements == ["a", "b", "c"])
+            expectEqual(hub.connectionID, (skips ? nil : id))
+            try await expectEqual(hub.invoke("Transport", as: String.self), "WebSockets")
+            try await expectEqual(hub.stream("Stream", of: String.self).all().elements, ["a", "b", "c"])
             hub.on("double") { (a: Int) in 2 * a }
-            #expect(try await hub.invoke("AskClient", "double", 21, as: Int.self) == 42)
+            try await expectEqual(hub.invoke("AskClient", "double", 21, as: Int.self), 42)
             hub.stop()
         }
     }

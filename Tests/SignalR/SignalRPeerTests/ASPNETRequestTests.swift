@@ -63,8 +63,8 @@ struct ASPNETRequestTests {
                 $0.accessToken = { "token-anna" }
                 $0.headers = ["X-App": "mine"]
             }
-            #expect(try await hub.invoke("WhoAmI", as: String.self) == "anna")
-            #expect(try await hub.invoke("Query", "room", as: String.self) == "a b")
+            try await expectEqual(hub.invoke("WhoAmI", as: String.self), "anna")
+            try await expectEqual(hub.invoke("Query", "room", as: String.self), "a b")
             hub.stop()
             try await eventually { try await server.control("connections", "GET")["live"] == [] }
             Self.check(try await Self.requests(server), of: pair)
@@ -81,17 +81,17 @@ struct ASPNETRequestTests {
             case .longPolling: ["GET", "POST"]
             }
         // The server may end a poll before the client has told it about the end with DELETE.
-        #expect(Set(others.compactMap { $0["method"]?.string }).subtracting(["DELETE"]) == methods, "\(pair)")
-        #expect(negotiation?["path"] == "/auth/negotiate" && others.allSatisfy { $0["path"] == "/auth" }, "\(pair)")
-        #expect(requests.allSatisfy { $0["query"]?.string?.hasPrefix("?room=a%20b") == true }, "\(pair)")
-        #expect(Set(others.map { $0["query"]?.string?.parameter("id") }).count == 1, "\(pair)")
+        expectEqual(Set(others.compactMap { $0["method"]?.string }).subtracting(["DELETE"]), methods, "\(pair)")
+        expect(negotiation?["path"] == "/auth/negotiate" && others.allSatisfy { $0["path"] == "/auth" }, "\(pair)")
+        expect(requests.allSatisfy { $0["query"]?.string?.hasPrefix("?room=a%20b") == true }, "\(pair)")
+        expectEqual(Set(others.map { $0["query"]?.string?.parameter("id") }).count, 1, "\(pair)")
         for (name, value) in ["Authorization": "Bearer token-anna", "X-App": "mine", "X-Requested-With": "XMLHttpRequest"] {
-            #expect(requests.allSatisfy { $0["headers"]?[name]?.string == value }, "\(name), \(pair)")
+            expect(requests.allSatisfy { $0["headers"]?[name]?.string == value }, "\(name), \(pair)")
         }
-        #expect(negotiation?["headers"]?["Cookie"] == nil && others.allSatisfy { $0["headers"]?["Cookie"] == "route=a" }, "\(pair)")
+        expect(negotiation?["headers"]?["Cookie"] == nil && others.allSatisfy { $0["headers"]?["Cookie"] == "route=a" }, "\(pair)")
         if pair.transport == .serverSentEvents {
             let stream = others.first { $0["method"] == "GET" }?["headers"]
-            #expect(stream?["Accept"] == "text/event-stream" && stream?["Cache-Control"] == "no-cache")
+            expect(stream?["Accept"] == "text/event-stream" && stream?["Cache-Control"] == "no-cache")
         }
     }
 
@@ -112,13 +112,13 @@ struct ASPNETRequestTests {
             for number in 0..<1_000 { group.addTask { try await hub.send("Echo", "text", number) } }
             try await group.waitForAll()
         }
-        #expect(try await joined == (0..<1_000).map(String.init).joined(separator: " "))
+        try await expectEqual(joined, (0..<1_000).map(String.init).joined(separator: " "))
         try await eventually { echoed.all.count == 1_000 }
         // The server performs several calls at the same time.
-        #expect(echoed.all.sorted() == Array(0..<1_000))
-        #expect(watcher.most == 1)
+        expectEqual(echoed.all.sorted(), Array(0..<1_000))
+        expectEqual(watcher.most, 1)
         // The handshake, the first message, and what waited: fewer than messages.
-        #expect((3..<1_000).contains(watcher.count), "\(watcher.count)")
+        expect((3..<1_000).contains(watcher.count), "\(watcher.count)")
         hub.stop()
         await relay.stop()
     }
@@ -140,15 +140,15 @@ struct ASPNETRequestTests {
             }
         }
         let id = hub.connectionID
-        #expect(try await hub.invoke("WhoAmI", as: String.self) == user)
+        try await expectEqual(hub.invoke("WhoAmI", as: String.self), user)
         try await server.revoke(first)
         // A poll notices it by itself. An event stream continues, and the next POST notices it.
         if pair.transport == .longPolling { try await eventually { asked.all.count == 2 } }
-        #expect(try await hub.invoke("WhoAmI", as: String.self) == user)
-        #expect(try await hub.invoke("Add", 1, 2, as: Int.self) == 3)
+        try await expectEqual(hub.invoke("WhoAmI", as: String.self), user)
+        try await expectEqual(hub.invoke("Add", 1, 2, as: Int.self), 3)
         let tokens = try await Self.requests(server).compactMap { $0["headers"]?["Authorization"]?.string }
-        #expect(tokens.last { $0.contains(user) } == "Bearer \(second)")
-        #expect(hub.connectionID == id && asked.all.count == 2)
+        expectEqual(tokens.last { $0.contains(user) }, "Bearer \(second)")
+        expect(hub.connectionID == id && asked.all.count == 2)
         hub.stop()
     }
 
@@ -167,10 +167,10 @@ struct ASPNETRequestTests {
         try await server.revoke(token)
         if pair.transport == .serverSentEvents { await hubError { try await hub.send("InvokeWithoutReturn", "x") } }
         let error = await end
-        #expect(error?.code == .unauthorized && error?.status == 401)
-        #expect(error?.message.contains(token) == false)
+        expect(error?.code == .unauthorized && error?.status == 401)
+        expectEqual(error?.message.contains(token), false)
         try await eventually { if case .stopped(let reason) = hub.state { reason?.code == .unauthorized } else { false } }
-        #expect(asked.all.count == 2)
+        expectEqual(asked.all.count, 2)
     }
 
     @Test(arguments: HubPair.overHTTP)
@@ -186,12 +186,12 @@ struct ASPNETRequestTests {
         try await server.revoke(first)
         if pair.transport == .serverSentEvents { await hubError { try await hub.send("InvokeWithoutReturn", "x") } }
         let loss = await updates.first { if case .reconnecting = $0 { true } else { false } }
-        guard case .reconnecting(let error)? = loss else { return #expect(Bool(false), "the connection should be lost") }
-        #expect(error.code == .unauthorized)
+        guard case .reconnecting(let error)? = loss else { return expect(Bool(false), "the connection should be lost") }
+        expectEqual(error.code, .unauthorized)
         hasChanged.withLock { $0 = true }
         _ = await updates.first { if case .reconnected = $0 { true } else { false } }
-        #expect(hub.connectionID != id)
-        #expect(try await hub.invoke("WhoAmI", as: String.self) == "dora\(pair)")
+        expect(hub.connectionID != id)
+        try await expectEqual(hub.invoke("WhoAmI", as: String.self), "dora\(pair)")
         hub.stop()
     }
 
@@ -199,7 +199,7 @@ struct ASPNETRequestTests {
     func `a token that expires during the connection ends it, and the next start is unauthorized`(pair: HubPair) async throws {
         let server = try await ASPNETServer.shared.value
         let (hub, error) = try await server.expired(pair, user: "erna\(pair)")
-        #expect([nil, .unauthorized, .closedByServer].contains(error?.code), "\(error?.message ?? "")")
+        expect([nil, .unauthorized, .closedByServer].contains(error?.code), "\(error?.message ?? "")")
         // The server may close it a moment before the token expires.
         try await eventually {
             hub.stop()

@@ -43,8 +43,8 @@ import Testing
     }()
 
     @Test func `the recording is complete`() {
-        #expect(Self.exchanges.count == 38)
-        #expect(Self.exchanges.allSatisfy { $0.steps.count >= 2 })
+        expectEqual(Self.exchanges.count, 38)
+        expect(Self.exchanges.allSatisfy { $0.steps.count >= 2 })
     }
 
     @Test(arguments: exchanges)
@@ -55,11 +55,11 @@ import Testing
         for step in exchange.steps {
             switch step {
             case .send(let message): client.send(message)
-            case .receive(let text): #expect(String(decoding: try await client.nextMessage(), as: UTF8.self) == text)
-            case .close(let code): #expect(try await client.ending() == .peer(code, ""))
+            case .receive(let text): expectEqual(String(decoding: try await client.nextMessage(), as: UTF8.self), text)
+            case .close(let code): try await expectEqual(client.ending(), .peer(code, ""))
             }
         }
-        #expect(client.take() == [])
+        expectEqual(client.take(), [])
     }
 
     private static func addMethods(to hub: Hub) {

@@ -62,8 +62,8 @@ import Testing
     }
 
     @Test func `the recording is complete`() {
-        #expect(Self.exchanges.count == 35)
-        #expect(Self.exchanges.allSatisfy { $0.steps.count >= 2 })
+        expectEqual(Self.exchanges.count, 35)
+        expect(Self.exchanges.allSatisfy { $0.steps.count >= 2 })
     }
 
     @Test(arguments: exchanges)
@@ -105,17 +105,17 @@ import Testing
                         network.http, address, method, target, headers: isStream ? ["Accept": "text/event-stream"] : [:],
                         body: Array(body.utf8))
                 }
-            case .head(let name, 101, _, _): #expect(self.sockets[name]?.endings.all == [])
+            case .head(let name, 101, _, _): expectEqual(self.sockets[name]?.endings.all, [])
             case .head(let name, let status, let type, let cache):
                 self.statuses[name] = status
                 if let socket = self.sockets[name] {
-                    guard case .transport(let error)? = try await socket.ending() else { return #expect(status == 101) }
-                    return #expect(error.response?.head.status == status)
+                    guard case .transport(let error)? = try await socket.ending() else { return expectEqual(status, 101) }
+                    return expectEqual(error.response?.head.status, status)
                 }
                 try await eventually("\(name) is answered") { self.requests[name]?.status != nil }
                 let head = self.requests[name]?.recorded.head
-                #expect(head?.status == status && head?.headers["Content-Type"] == type)
-                #expect(head?.headers["Cache-Control"]?.replacing(", ", with: ",") ?? "-" == cache)
+                expect(head?.status == status && head?.headers["Content-Type"] == type)
+                expectEqual(head?.headers["Cache-Control"]?.replacing(", ", with: ",") ?? "-", cache)
             case .body(let name, let text):
                 self.bodies[name, default: ""] += text
                 try await self.expectBody(name)
@@ -125,7 +125,7 @@ import Testing
 
         /// Requests without an answer in the recording wait.
         private func expectNoOtherAnswers() {
-            for (name, request) in self.requests where self.statuses[name] == nil { #expect(request.status == nil, "\(name) waits") }
+            for (name, request) in self.requests where self.statuses[name] == nil { expectNil(request.status, "\(name) waits") }
         }
 
         private func expectBody(_ name: Character) async throws {

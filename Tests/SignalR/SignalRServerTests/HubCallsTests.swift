@@ -1,6 +1,7 @@
 import RealtimeCore
 import RealtimeSystem
 import SignalRWire
+import TestSupport
 import Testing
 
 @testable import SignalRServer
@@ -35,17 +36,17 @@ import Testing
     @Test mutating func `nothing starts before the handler of the beginning has returned`() {
         self.calls = HubCalls()
         self.calls.append(Self.pending(1))
-        #expect(self.start() == [])
+        expectEqual(self.start(), [])
         self.calls.becomeReady()
-        #expect(self.start() == [1])
+        expectEqual(self.start(), [1])
     }
 
     @Test mutating func `calls start in order, as many as there are slots`() {
         for number in 1...4 { self.calls.append(Self.pending(UInt64(number))) }
-        #expect(self.start(slots: 2) == [1, 2] && self.calls.queuedCount == 2)
-        #expect(self.calls.ended(2)?.target == "M2" && self.calls.ended(2) == nil)
-        #expect(self.start(slots: 2) == [3])
-        #expect(self.calls.runningCalls.map(\.number) == [1, 3] && self.calls.isRunning(3) && !self.calls.isRunning(4))
+        expect(self.start(slots: 2) == [1, 2] && self.calls.queuedCount == 2)
+        expect(self.calls.ended(2)?.target == "M2" && self.calls.ended(2) == nil)
+        expectEqual(self.start(slots: 2), [3])
+        expect(self.calls.runningCalls.map(\.number) == [1, 3] && self.calls.isRunning(3) && !self.calls.isRunning(4))
     }
 
     @Test mutating func `a call with a stream needs no slot, but waits for its turn`() {
@@ -54,42 +55,42 @@ import Testing
         self.calls.append(Self.pending(3, streams: ["s"]))
         self.calls.append(Self.pending(4))
         self.calls.append(Self.pending(5, isStreaming: true))
-        #expect(self.calls.streamingCount == 2)
-        #expect(self.start() == [1, 2, 3])
+        expectEqual(self.calls.streamingCount, 2)
+        expectEqual(self.start(), [1, 2, 3])
         _ = self.calls.ended(1)
-        #expect(self.start() == [4, 5])
+        expectEqual(self.start(), [4, 5])
         _ = self.calls.ended(2)
-        #expect(self.calls.streamingCount == 1)
+        expectEqual(self.calls.streamingCount, 1)
     }
 
     @Test mutating func `the bytes of calls that wait are counted`() {
         self.calls.append(Self.pending(1, size: 10))
         self.calls.append(Self.pending(2, size: 20))
         let overhead = SignalRServerMachine.itemOverhead
-        #expect(self.calls.queuedBytes == 30 + 2 * overhead)
+        expectEqual(self.calls.queuedBytes, 30 + 2 * overhead)
         _ = self.start()
-        #expect(self.calls.queuedBytes == 20 + overhead)
+        expectEqual(self.calls.queuedBytes, 20 + overhead)
         self.calls.removeWaiting()
-        #expect(self.calls.queuedBytes == 0 && !self.calls.isEmpty)
+        expect(self.calls.queuedBytes == 0 && !self.calls.isEmpty)
         _ = self.calls.ended(1)
-        #expect(self.calls.isEmpty)
+        expect(self.calls.isEmpty)
     }
 
     @Test mutating func `a call is cancelled by the ID of its invocation, which can be used again when it has ended`() {
         self.calls.append(Self.pending(1))
         self.calls.append(Self.pending(2, isStreaming: true))
-        #expect(self.calls.isInUse(ByteString("i1")) && self.calls.isInUse(ByteString("i2")) && !self.calls.isInUse(ByteString("i3")))
+        expect(self.calls.isInUse(ByteString("i1")) && self.calls.isInUse(ByteString("i2")) && !self.calls.isInUse(ByteString("i3")))
         let second = self.calls.cancel(ByteString("i2"))
         let isSecond = if case .waiting(let waiting) = second { waiting.call.number == 2 } else { false }
-        #expect(isSecond)
-        #expect(!self.calls.isInUse(ByteString("i2")) && self.calls.streamingCount == 0)
-        #expect(self.start() == [1])
+        expect(isSecond)
+        expect(!self.calls.isInUse(ByteString("i2")) && self.calls.streamingCount == 0)
+        expectEqual(self.start(), [1])
         let first = self.calls.cancel(ByteString("i1"))
         let isFirst = if case .running(let call) = first { call.number == 1 } else { false }
-        #expect(isFirst)
-        #expect(self.calls.isRunning(1))
+        expect(isFirst)
+        expect(self.calls.isRunning(1))
         _ = self.calls.ended(1)
-        #expect(self.calls.cancel(ByteString("i1")) == nil)
+        expectNil(self.calls.cancel(ByteString("i1")))
     }
 
     @Test mutating func `calls that wait are removed by a condition`() {
@@ -97,6 +98,6 @@ import Testing
         self.calls.append(Self.pending(2, isStreaming: true))
         self.calls.append(Self.pending(3))
         self.calls.removeWaiting { $0.isConcurrent }
-        #expect(self.start(slots: 5) == [1, 3] && !self.calls.isInUse(ByteString("i2")))
+        expect(self.start(slots: 5) == [1, 3] && !self.calls.isInUse(ByteString("i2")))
     }
 }

@@ -20,8 +20,8 @@ import Testing
         let test = try await HubUnderTest()
         let client = RawHubClient(test.network, test.address, "/hub")
         client.send(handshake)
-        #expect(try await client.next() == ["error": .string(error)])
-        #expect(try await client.ending() == .peer(.normal, ""))
+        try await expectEqual(client.next(), ["error": .string(error)])
+        try await expectEqual(client.ending(), .peer(.normal, ""))
     }
 
     @Test func `a client without a handshake is rejected in time`() async throws {
@@ -30,8 +30,8 @@ import Testing
         let client = RawHubClient(test.network, test.address, "/hub")
         try await eventually { test.server.driver.read { !$0.connections.isEmpty } }
         test.clock.advance(by: .seconds(3))
-        #expect(try await client.next() == ["error": "Handshake was canceled."])
-        #expect(try await client.ending() == .peer(.normal, ""))
+        try await expectEqual(client.next(), ["error": "Handshake was canceled."])
+        try await expectEqual(client.ending(), .peer(.normal, ""))
         let error = await events.first { if case .error = $0 { true } else { false } }
         guard case .error(_, "Handshake was canceled.") = error else { throw Unexpected(value: error) }
     }
@@ -46,14 +46,14 @@ import Testing
         test.hub.onDisconnected { caller, error in ended.record(error?.message) }
         let client = try await test.connect()
         test.clock.advance(by: .seconds(15))
-        #expect(try await client.next() == ["type": 6])
+        try await expectEqual(client.next(), ["type": 6])
         client.send(#"{"type":6}"#)
         test.clock.advance(by: .seconds(29))
-        #expect(try await client.next() == ["type": 6])
+        try await expectEqual(client.next(), ["type": 6])
         test.clock.advance(by: .seconds(1))
         let error = "Client hasn't sent a message/ping within the configured clientTimeout."
-        #expect(try await client.next() == ["type": 7, "error": .string(error), "allowReconnect": true])
-        #expect(try await client.ending() == .peer(.normal, ""))
+        try await expectEqual(client.next(), ["type": 7, "error": .string(error), "allowReconnect": true])
+        try await expectEqual(client.ending(), .peer(.normal, ""))
         try await eventually { ended.all == [error] }
     }
 
@@ -63,8 +63,8 @@ import Testing
         test.hub.onDisconnected { caller, error in ended.record(error?.message) }
         let client = try await test.connect()
         client.send(#"{"type":7}"#)
-        #expect(try await client.next() == ["type": 7])
-        #expect(try await client.ending() == .peer(.normal, ""))
+        try await expectEqual(client.next(), ["type": 7])
+        try await expectEqual(client.ending(), .peer(.normal, ""))
         try await eventually { ended.all == [nil] }
     }
 
@@ -73,8 +73,8 @@ import Testing
         test.hub.on("Leave") { caller in caller.close(error: "bye", allowReconnect: true) }
         let client = try await test.connect()
         client.send(#"{"type":1,"target":"Leave","arguments":[]}"#)
-        #expect(try await client.next() == ["type": 7, "error": "bye", "allowReconnect": true])
-        #expect(try await client.ending() == .peer(.normal, ""))
+        try await expectEqual(client.next(), ["type": 7, "error": "bye", "allowReconnect": true])
+        try await expectEqual(client.ending(), .peer(.normal, ""))
     }
 
     // MARK: Clients, groups and users
@@ -94,8 +94,8 @@ import Testing
             ids.record(caller.connectionID)
             return caller.userID
         }
-        #expect(try await clients[0].invoke("Join")["result"] == "anna")
-        #expect(try await clients[1].invoke("Join")["result"] == "bert")
+        try await expectEqual(clients[0].invoke("Join")["result"], "anna")
+        try await expectEqual(clients[1].invoke("Join")["result"], "bert")
         test.hub.on("Send") { caller in
             let clients = caller.clients
             try await clients.all.send("all")
@@ -119,10 +119,10 @@ import Testing
             while targets.last != "end" { targets.append(try await client.next()["target"]?.string ?? "") }
             return targets.dropLast()
         }
-        #expect(try await targets(clients[0]) == ["all", "allExcept", "caller", "clients", "group", "groups", "user", "users"])
+        try await expectEqual(targets(clients[0]), ["all", "allExcept", "caller", "clients", "group", "groups", "user", "users"])
         let bert = ["all", "others", "client", "clients", "group", "groupExcept", "othersInGroup", "groups", "users"]
-        #expect(try await targets(clients[1]) == bert)
-        #expect(try await targets(clients[2]) == ["all", "allExcept", "others", "user", "users"])
+        try await expectEqual(targets(clients[1]), bert)
+        try await expectEqual(targets(clients[2]), ["all", "allExcept", "others", "user", "users"])
     }
 
     @Test func `clients of both formats call methods and receive the same messages`() async throws {
@@ -140,22 +140,22 @@ import Testing
 
         let coder = HubValueCoder(.messagePack)
         client.send(.invocation(HubInvocation(id: "1", target: "send", arguments: try coder.arguments("ü", [1, 2, 300]))))
-        #expect(try await json.next() == ["type": 1, "target": "Receive", "arguments": ["ü", [1, 2, 300]]])
+        try await expectEqual(json.next(), ["type": 1, "target": "Receive", "arguments": ["ü", [1, 2, 300]]])
         let received = HubInvocation(id: nil, target: "Receive", arguments: try coder.arguments("ü", [1, 2, 300]))
-        #expect(try await reader.next() == .invocation(received))
-        #expect(try await reader.next() == .completion(id: "1", .result(try coder.payload(3))))
+        try await expectEqual(reader.next(), .invocation(received))
+        try await expectEqual(reader.next(), .completion(id: "1", .result(try coder.payload(3))))
 
         client.send(.streamInvocation(HubInvocation(id: "2", target: "Echo", arguments: try coder.arguments(), streamIDs: ["3"])))
         client.send(.streamItem(id: "3", try coder.payload(-7)))
-        #expect(try await reader.next() == .streamItem(id: "2", try coder.payload(-7)))
+        try await expectEqual(reader.next(), .streamItem(id: "2", try coder.payload(-7)))
         client.send(.completion(id: "3", .void))
-        #expect(try await reader.next() == .completion(id: "2", .void))
+        try await expectEqual(reader.next(), .completion(id: "2", .void))
         client.send(.invocation(HubInvocation(id: "4", target: "Send", arguments: try coder.arguments("a"))))
         guard case .completion("4", .error(let error)) = try await reader.next() else {
             Issue.record("the invocation should have failed")
             return
         }
-        #expect(error.contains("Invocation provides 1 argument(s) but target expects 2."))
+        expect(error.contains("Invocation provides 1 argument(s) but target expects 2."))
     }
 
     // MARK: Faults
@@ -167,7 +167,7 @@ import Testing
         try await test.hub.clients.all.send("Lost")
         test.server.faults.dropRate = 0
         try await test.hub.clients.all.send("Received")
-        #expect(try await client.next()["target"] == "Received")
+        try await expectEqual(client.next()["target"], "Received")
     }
 }
 
@@ -189,7 +189,7 @@ private struct MessagePackInput {
         return client.binaryMessages.all[count]
     }
 
-    mutating func skipHandshake() async throws { #expect(try await self.nextBytes() == HubHandshake.response(error: nil)) }
+    mutating func skipHandshake() async throws { try await expectEqual(self.nextBytes(), HubHandshake.response(error: nil)) }
 
     mutating func next() async throws -> HubMessage {
         while self.messages.isEmpty {

@@ -17,7 +17,7 @@ import Testing
         for value in 0..<count {
             client.send(#"{"type":1,"invocationId":"\#(value)","target":"Echo","arguments":[\#(value)]}"#)
         }
-        for value in 0..<count { #expect(try await client.next()["result"]?.int == value) }
+        for value in 0..<count { try await expectEqual(client.next()["result"]?.int, value) }
     }
 
     @Test func `a flood of items reaches a method that reads slowly`() async throws {
@@ -36,7 +36,7 @@ import Testing
         let count = scaled(2_000)
         for value in 0..<count { client.send(#"{"type":2,"invocationId":"2","item":\#(value)}"#) }
         client.send(#"{"type":3,"invocationId":"2"}"#)
-        #expect(try await client.next()["result"]?.int == count * (count - 1) / 2)
+        try await expectEqual(client.next()["result"]?.int, count * (count - 1) / 2)
     }
 
     @Test func `one client's flood doesn't disturb another`() async throws {
@@ -46,10 +46,10 @@ import Testing
         test.hub.on("Echo") { (caller, value: Int) in value }
         let (hostile, client) = (try await test.connect(), try await test.connect())
         for _ in 0..<1_000 { hostile.send(#"{"type":1,"target":"Block","arguments":[]}"#) }
-        #expect(try await client.invoke("Echo", "1")["result"] == 1)
+        try await expectEqual(client.invoke("Echo", "1")["result"], 1)
         hostile.close()
         try await eventually { test.hub.connectionIDs.count == 1 }
-        #expect(try await client.invoke("Echo", "2")["result"] == 2)
+        try await expectEqual(client.invoke("Echo", "2")["result"], 2)
     }
 
     /// Items that never suspend their task.
@@ -78,14 +78,14 @@ import Testing
         for id in 0..<streams { hostile.send(#"{"type":4,"invocationId":"\#(id)","target":"Busy","arguments":[]}"#) }
         let seen = try await client.invoke("Count")["result"]?.int
         // Without turns, as many streams as there are threads run to their ends first, one after the other.
-        #expect(try #require(seen) < streams * items / 2)
+        try expect(#require(seen) < streams * items / 2)
     }
 
     @Test func `a listener with default limits keeps little more than a message that the protocol allows`() {
         let server = SignalRServer(log: .none)
         let request = HTTPRequestHead(method: "GET", target: "/chat")
         for handler in [server.listenerHandler, ListenerRouter([.path("/", server.listenerHandler)])] as [any ListenerHandler] {
-            #expect(handler.messageLimit(for: request) == 2 * SignalRServerConfiguration().messageLimit + (1 << 20))
+            expectEqual(handler.messageLimit(for: request), 2 * SignalRServerConfiguration().messageLimit + (1 << 20))
         }
     }
 
@@ -93,8 +93,8 @@ import Testing
 
     @Test func `a stream ends its turn after a number of items or bytes`() {
         var turn = StreamTurn()
-        #expect((1...3 * StreamTurn.items).filter { _ in turn.ends(with: 10) }.count == 3)
-        #expect(turn.ends(with: StreamTurn.bytes) && !turn.ends(with: StreamTurn.bytes - 1) && turn.ends(with: 1))
+        expectEqual((1...3 * StreamTurn.items).filter { _ in turn.ends(with: 10) }.count, 3)
+        expect(turn.ends(with: StreamTurn.bytes) && !turn.ends(with: StreamTurn.bytes - 1) && turn.ends(with: 1))
     }
 
     @Test(arguments: seeds(20))
@@ -112,6 +112,6 @@ import Testing
             let text = (0..<Int.random(in: 0..<20, using: &random)).map { _ in pieces.randomElement(using: &random) ?? "" }.joined()
             hostile.send(Bool.random(using: &random) ? .text(text) : .binary(Array(text.utf8)))
         }
-        #expect(try await client.invoke("Echo", "1")["result"] == 1)
+        try await expectEqual(client.invoke("Echo", "1")["result"], 1)
     }
 }

@@ -12,9 +12,9 @@ import Testing
     @Test func `a valid handshake is answered and the connection begins`() {
         var server = HubMachineUnderTest()
         let isAccepted = server.accept(1)
-        #expect(isAccepted)
-        #expect(server.receive(1, #"{"protocol":"json","version":1}"#) == [.send(1, "{}"), .start("connected")])
-        #expect(server.events.last == .connected(hub: "/hub", connectionID: server.connectionID(1), userID: nil))
+        expect(isAccepted)
+        expectEqual(server.receive(1, #"{"protocol":"json","version":1}"#), [.send(1, "{}"), .start("connected")])
+        expectEqual(server.events.last, .connected(hub: "/hub", connectionID: server.connectionID(1), userID: nil))
     }
 
     @Test(arguments: [
@@ -30,10 +30,10 @@ import Testing
     func `an invalid handshake is answered with an error and the connection closes`(request: String, error: String) {
         var server = HubMachineUnderTest()
         server.accept(1)
-        #expect(server.receive(1, request) == [.send(1, #"{"error":"\#(error)"}"#), .close(1, .normal)])
-        #expect(server.receive(1, #"{"protocol":"json","version":1}"#) == [])
-        #expect(server.closed(1) == [])
-        #expect(server.machine.connections.isEmpty)
+        expectEqual(server.receive(1, request), [.send(1, #"{"error":"\#(error)"}"#), .close(1, .normal)])
+        expectEqual(server.receive(1, #"{"protocol":"json","version":1}"#), [])
+        expectEqual(server.closed(1), [])
+        expect(server.machine.connections.isEmpty)
     }
 
     @Test func `with detailed errors the answer to an invalid handshake says what is wrong`() {
@@ -43,33 +43,33 @@ import Testing
             Issue.record("an error should have been sent")
             return
         }
-        #expect(text.contains("version") && text.contains("must be an integer"))
+        expect(text.contains("version") && text.contains("must be an integer"))
     }
 
     @Test func `a handshake can arrive in parts and with the first messages`() {
         var server = HubMachineUnderTest()
         server.accept(1)
-        #expect(server.receiveRaw(1, [#"{"protocol":"#]) == [])
+        expectEqual(server.receiveRaw(1, [#"{"protocol":"#]), [])
         let rest = "\"json\",\"version\":1}\u{1E}{\"type\":1,\"target\":\"A\",\"arguments\":[]}\u{1E}{\"ty"
-        #expect(server.receiveRaw(1, [rest]) == [.send(1, "{}"), .start("connected")])
-        #expect(server.end("connected") == [.start("A")])
-        #expect(server.receiveRaw(1, ["pe\":1,\"target\":\"B\",\"arguments\":[]}\u{1E}"]) == [])
-        #expect(server.end("A") == [.start("B")])
+        expectEqual(server.receiveRaw(1, [rest]), [.send(1, "{}"), .start("connected")])
+        expectEqual(server.end("connected"), [.start("A")])
+        expectEqual(server.receiveRaw(1, ["pe\":1,\"target\":\"B\",\"arguments\":[]}\u{1E}"]), [])
+        expectEqual(server.end("A"), [.start("B")])
     }
 
     @Test func `a client without a handshake is rejected in time`() {
         var server = HubMachineUnderTest()
         server.accept(1)
-        #expect(server.advance(by: .seconds(14)) == [])
-        #expect(server.advance(by: .seconds(1)) == [.send(1, #"{"error":"Handshake was canceled."}"#), .close(1, .normal)])
-        #expect(server.machine.nextDeadline == nil)
+        expectEqual(server.advance(by: .seconds(14)), [])
+        expectEqual(server.advance(by: .seconds(1)), [.send(1, #"{"error":"Handshake was canceled."}"#), .close(1, .normal)])
+        expectNil(server.machine.nextDeadline)
     }
 
     @Test func `a handshake without an end is rejected before it fills the memory`() {
         var server = HubMachineUnderTest()
         server.accept(1)
         let commands = server.receiveRaw(1, Array(repeating: String(repeating: "a", count: 1_000), count: 20))
-        #expect(commands.last == .close(1, .normal) && commands.count == 2)
+        expect(commands.last == .close(1, .normal) && commands.count == 2)
     }
 
     // MARK: Keep-alive
@@ -77,40 +77,40 @@ import Testing
     @Test func `the server pings after its interval without sending and any message counts as sent`() {
         var server = HubMachineUnderTest { $0.clientTimeout = .seconds(1_000) }
         server.connect(1)
-        #expect(server.advance(by: .seconds(14)) == [])
-        #expect(server.recipients(.all(except: [])) == [1])
-        #expect(server.advance(by: .seconds(14)) == [])
-        #expect(server.advance(by: .seconds(1)) == [.send(1, #"{"type":6}"#)])
-        #expect(server.advance(by: .seconds(30)) == [.send(1, #"{"type":6}"#), .send(1, #"{"type":6}"#)])
+        expectEqual(server.advance(by: .seconds(14)), [])
+        expectEqual(server.recipients(.all(except: [])), [1])
+        expectEqual(server.advance(by: .seconds(14)), [])
+        expectEqual(server.advance(by: .seconds(1)), [.send(1, #"{"type":6}"#)])
+        expectEqual(server.advance(by: .seconds(30)), [.send(1, #"{"type":6}"#), .send(1, #"{"type":6}"#)])
     }
 
     @Test func `a silent client is closed and may reconnect`() {
         var server = HubMachineUnderTest()
         server.connect(1)
-        #expect(server.advance(by: .seconds(29)) == [.send(1, #"{"type":6}"#)])
+        expectEqual(server.advance(by: .seconds(29)), [.send(1, #"{"type":6}"#)])
         server.receive(1, #"{"type":6}"#)
-        #expect(server.advance(by: .seconds(29)) == [.send(1, #"{"type":6}"#), .send(1, #"{"type":6}"#)])
+        expectEqual(server.advance(by: .seconds(29)), [.send(1, #"{"type":6}"#), .send(1, #"{"type":6}"#)])
         let commands = server.advance(by: .seconds(1))
-        #expect(commands.last == .close(1, .normal))
+        expectEqual(commands.last, .close(1, .normal))
         guard case .send(1, let text)? = commands.first else {
             Issue.record("a close message should have been sent")
             return
         }
-        #expect(text.contains(#""type":7"#) && text.contains(#""allowReconnect":true"#))
-        #expect(server.machine.nextDeadline == nil)
-        #expect(
-            server.closed(1, .requested).last
-                == .start("disconnected: Client hasn't sent a message/ping within the configured clientTimeout."))
+        expect(text.contains(#""type":7"#) && text.contains(#""allowReconnect":true"#))
+        expectNil(server.machine.nextDeadline)
+        expectEqual(
+            server.closed(1, .requested).last,
+            .start("disconnected: Client hasn't sent a message/ping within the configured clientTimeout."))
     }
 
     @Test func `a silenced connection doesn't time out`() {
         var server = HubMachineUnderTest { $0.keepAliveInterval = .seconds(1_000) }
         server.connect(1)
         server.step { machine, now, _ in machine.setSilent(ConnectionID(rawValue: 1), true, now: now) }
-        #expect(server.advance(by: .seconds(100)) == [])
+        expectEqual(server.advance(by: .seconds(100)), [])
         server.step { machine, now, _ in machine.setSilent(ConnectionID(rawValue: 1), false, now: now) }
-        #expect(server.advance(by: .seconds(29)) == [])
-        #expect(server.advance(by: .seconds(1)).last == .close(1, .normal))
+        expectEqual(server.advance(by: .seconds(29)), [])
+        expectEqual(server.advance(by: .seconds(1)).last, .close(1, .normal))
     }
 
     // MARK: Invocations
@@ -121,22 +121,22 @@ import Testing
         server.connect(2)
         let commands = server.receive(
             1, #"{"type":1,"invocationId":"1","target":"A","arguments":[]}"#, #"{"type":1,"target":"B","arguments":[]}"#)
-        #expect(commands == [.start("A")])
+        expectEqual(commands, [.start("A")])
         // Another connection's don't wait.
-        #expect(server.receive(2, #"{"type":1,"target":"C","arguments":[]}"#) == [.start("C")])
+        expectEqual(server.receive(2, #"{"type":1,"target":"C","arguments":[]}"#), [.start("C")])
         let result = HubCompletion.result(HubPayload(.json, Array("5".utf8)))
-        #expect(server.end("A", result) == [.send(1, #"{"type":3,"invocationId":"1","result":5}"#), .start("B")])
+        expectEqual(server.end("A", result), [.send(1, #"{"type":3,"invocationId":"1","result":5}"#), .start("B")])
         // Without an ID, the client expects no response, not even an error.
-        #expect(server.end("B", .error("no")) == [])
-        #expect(server.events.last == .completed(connectionID: server.connectionID(1), method: "B", error: "no"))
+        expectEqual(server.end("B", .error("no")), [])
+        expectEqual(server.events.last, .completed(connectionID: server.connectionID(1), method: "B", error: "no"))
     }
 
     @Test func `as many methods run in parallel as configured`() {
         var server = HubMachineUnderTest { $0.parallelInvocations = 2 }
         server.connect(1)
         let message = #"{"type":1,"target":"A","arguments":[]}"#
-        #expect(server.receive(1, message, message, message) == [.start("A"), .start("A")])
-        #expect(server.end("A") == [.start("A")])
+        expectEqual(server.receive(1, message, message, message), [.start("A"), .start("A")])
+        expectEqual(server.end("A"), [.start("A")])
     }
 
     @Test func `streams and methods that receive streams don't delay others`() {
@@ -146,12 +146,12 @@ import Testing
             1, #"{"type":4,"invocationId":"1","target":"Stream","arguments":[]}"#,
             #"{"type":1,"invocationId":"2","target":"Upload","arguments":[],"streamIds":["3"]}"#,
             #"{"type":1,"invocationId":"4","target":"A","arguments":[]}"#, #"{"type":4,"invocationId":"5","target":"B","arguments":[]}"#)
-        #expect(commands == [.start("Stream"), .start("Upload"), .start("A"), .start("B")])
+        expectEqual(commands, [.start("Stream"), .start("Upload"), .start("A"), .start("B")])
         // They start in order, so one that doesn't wait itself waits behind one that does.
-        #expect(
-            server.receive(1, #"{"type":1,"target":"C","arguments":[]}"#, #"{"type":4,"invocationId":"6","target":"D","arguments":[]}"#)
-                == [])
-        #expect(server.end("A") == [.send(1, #"{"type":3,"invocationId":"4"}"#), .start("C"), .start("D")])
+        expectEqual(
+            server.receive(1, #"{"type":1,"target":"C","arguments":[]}"#, #"{"type":4,"invocationId":"6","target":"D","arguments":[]}"#), []
+        )
+        expectEqual(server.end("A"), [.send(1, #"{"type":3,"invocationId":"4"}"#), .start("C"), .start("D")])
     }
 
     @Test func `an ID in use is rejected and can be used again later`() {
@@ -159,18 +159,18 @@ import Testing
         server.connect(1)
         let message = #"{"type":1,"invocationId":"1","target":"A","arguments":[]}"#
         let error = HubCommand.send(1, #"{"type":3,"invocationId":"1","error":"Invocation ID '1' is already in use."}"#)
-        #expect(server.receive(1, message, message) == [.start("A"), error])
-        #expect(server.end("A") == [.send(1, #"{"type":3,"invocationId":"1"}"#)])
-        #expect(server.receive(1, message) == [.start("A")])
+        expectEqual(server.receive(1, message, message), [.start("A"), error])
+        expectEqual(server.end("A"), [.send(1, #"{"type":3,"invocationId":"1"}"#)])
+        expectEqual(server.receive(1, message), [.start("A")])
     }
 
     @Test func `a running method is cancelled and its result is still sent`() {
         var server = HubMachineUnderTest()
         server.connect(1)
         server.receive(1, #"{"type":4,"invocationId":"1","target":"A","arguments":[]}"#)
-        #expect(server.receive(1, #"{"type":5,"invocationId":"1"}"#) == [.cancel(["A"])])
-        #expect(server.end("A") == [.send(1, #"{"type":3,"invocationId":"1"}"#)])
-        #expect(server.receive(1, #"{"type":5,"invocationId":"1"}"#, #"{"type":5,"invocationId":"unknown"}"#) == [])
+        expectEqual(server.receive(1, #"{"type":5,"invocationId":"1"}"#), [.cancel(["A"])])
+        expectEqual(server.end("A"), [.send(1, #"{"type":3,"invocationId":"1"}"#)])
+        expectEqual(server.receive(1, #"{"type":5,"invocationId":"1"}"#, #"{"type":5,"invocationId":"unknown"}"#), [])
     }
 
     @Test func `a waiting method is cancelled without running`() {
@@ -179,22 +179,23 @@ import Testing
         server.receive(
             1, #"{"type":1,"target":"A","arguments":[]}"#, #"{"type":1,"invocationId":"1","target":"B","arguments":[]}"#,
             #"{"type":4,"invocationId":"2","target":"C","arguments":[]}"#)
-        #expect(
-            server.receive(1, #"{"type":5,"invocationId":"2"}"#, #"{"type":5,"invocationId":"1"}"#) == [
+        expectEqual(
+            server.receive(1, #"{"type":5,"invocationId":"2"}"#, #"{"type":5,"invocationId":"1"}"#),
+            [
                 .send(1, #"{"type":3,"invocationId":"2"}"#),
                 .send(1, #"{"type":3,"invocationId":"1","error":"The invocation was canceled by the client."}"#),
             ])
-        #expect(server.end("A") == [])
+        expectEqual(server.end("A"), [])
     }
 
     @Test func `the end of a connection cancels its calls and the last handler runs after them`() {
         var server = HubMachineUnderTest()
         server.connect(1)
         server.receive(1, #"{"type":1,"target":"A","arguments":[]}"#, #"{"type":1,"target":"B","arguments":[]}"#)
-        #expect(server.closed(1, .peer(.internalError, "oops")) == [.cancel(["A"])])
-        #expect(server.end("A") == [.start("disconnected: The client closed the connection with code 1011: oops.")])
+        expectEqual(server.closed(1, .peer(.internalError, "oops")), [.cancel(["A"])])
+        expectEqual(server.end("A"), [.start("disconnected: The client closed the connection with code 1011: oops.")])
         server.end("disconnected: The client closed the connection with code 1011: oops.")
-        #expect(server.machine.connections.isEmpty && server.machine.nextDeadline == nil)
+        expect(server.machine.connections.isEmpty && server.machine.nextDeadline == nil)
     }
 
     @Test(arguments: [true, false])
@@ -205,13 +206,13 @@ import Testing
             1, #"{"protocol":"json","version":1}"#, #"{"type":1,"target":"A","arguments":[]}"#,
             #"{"type":4,"invocationId":"1","target":"B","arguments":[]}"#, #"{"type":1,"target":"C","arguments":[]}"#)
         if sendsCloseMessage { server.receive(1, #"{"type":7}"#) }
-        #expect(server.closed(1, sendsCloseMessage ? .requested : .peer(.normal, "")) == [.cancel(["connected"])])
+        expectEqual(server.closed(1, sendsCloseMessage ? .requested : .peer(.normal, "")), [.cancel(["connected"])])
         // Streams don't run, and the calls are cancelled like those that had started before.
-        #expect(server.end("connected") == [.start("A"), .cancel(["A"])])
-        #expect(server.end("A") == [.start("C"), .cancel(["C"])])
-        #expect(server.end("C", .error("No.")) == [.start("disconnected")])
+        expectEqual(server.end("connected"), [.start("A"), .cancel(["A"])])
+        expectEqual(server.end("A"), [.start("C"), .cancel(["C"])])
+        expectEqual(server.end("C", .error("No.")), [.start("disconnected")])
         server.end("disconnected")
-        #expect(server.machine.connections.isEmpty && server.machine.nextDeadline == nil)
+        expect(server.machine.connections.isEmpty && server.machine.nextDeadline == nil)
     }
 
     @Test func `what a client called isn't run if its connection handler fails or its connection is lost`() {
@@ -220,9 +221,9 @@ import Testing
             server.accept(1)
             server.receive(1, #"{"protocol":"json","version":1}"#, #"{"type":1,"target":"A","arguments":[]}"#)
             server.closed(1, fails ? .peer(.normal, "") : .transport(TransportError(.reset, "lost")))
-            #expect(server.end("connected", fails ? .error("No.") : .void) == (fails ? [] : [.start("disconnected: lost")]))
+            expectEqual(server.end("connected", fails ? .error("No.") : .void), (fails ? [] : [.start("disconnected: lost")]))
             if !fails { server.end("disconnected: lost") }
-            #expect(server.machine.connections.isEmpty && server.calls.isEmpty)
+            expect(server.machine.connections.isEmpty && server.calls.isEmpty)
         }
     }
 
@@ -230,25 +231,25 @@ import Testing
         var server = HubMachineUnderTest()
         server.accept(1)
         server.receive(1, #"{"protocol":"json","version":1}"#, #"{"type":1,"target":"A","arguments":[]}"#)
-        #expect(server.end("connected", .error("No.")) == [.send(1, #"{"type":7,"error":"No."}"#), .close(1, .normal)])
-        #expect(server.closed(1, .requested) == [])
-        #expect(server.machine.connections.isEmpty)
+        expectEqual(server.end("connected", .error("No.")), [.send(1, #"{"type":7,"error":"No."}"#), .close(1, .normal)])
+        expectEqual(server.closed(1, .requested), [])
+        expect(server.machine.connections.isEmpty)
     }
 
     @Test func `a client that ends while its connection handler runs is handled afterwards`() {
         var server = HubMachineUnderTest()
         server.accept(1)
         server.receive(1, #"{"protocol":"json","version":1}"#)
-        #expect(server.closed(1) == [.cancel(["connected"])])
-        #expect(server.end("connected") == [.start("disconnected")])
+        expectEqual(server.closed(1), [.cancel(["connected"])])
+        expectEqual(server.end("connected"), [.start("disconnected")])
     }
 
     @Test func `a close message of the client closes the connection in order`() {
         var server = HubMachineUnderTest()
         server.connect(1)
         let commands = server.receive(1, #"{"type":7}"#, #"{"type":1,"target":"A","arguments":[]}"#)
-        #expect(commands == [.send(1, #"{"type":7}"#), .close(1, .normal)])
-        #expect(server.closed(1, .requested) == [.start("disconnected")])
+        expectEqual(commands, [.send(1, #"{"type":7}"#), .close(1, .normal)])
+        expectEqual(server.closed(1, .requested), [.start("disconnected")])
     }
 
     // MARK: Invalid messages
@@ -264,10 +265,10 @@ import Testing
         var server = HubMachineUnderTest()
         server.connect(1)
         let commands = server.receive(1, message, #"{"type":1,"target":"Next","arguments":[]}"#)
-        #expect(commands.count == 2 && commands.last == .close(1, .normal))
+        expect(commands.count == 2 && commands.last == .close(1, .normal))
         guard case .send(1, let text)? = commands.first else { return }
-        #expect(text.hasPrefix(#"{"type":7,"error":"Connection closed with an error. InvalidDataException: "#))
-        #expect(text.hasSuffix(#","allowReconnect":true}"#))
+        expect(text.hasPrefix(#"{"type":7,"error":"Connection closed with an error. InvalidDataException: "#))
+        expect(text.hasSuffix(#","allowReconnect":true}"#))
     }
 
     @Test(arguments: [
@@ -277,15 +278,15 @@ import Testing
     func `a message of an unknown type or for an unknown invocation is ignored`(message: String) {
         var server = HubMachineUnderTest()
         server.connect(1)
-        #expect(server.receive(1, message, #"{"type":1,"target":"Next","arguments":[]}"#) == [.start("Next")])
+        expectEqual(server.receive(1, message, #"{"type":1,"target":"Next","arguments":[]}"#), [.start("Next")])
     }
 
     @Test func `a message that is too large closes the connection`() {
         var server = HubMachineUnderTest { $0.messageLimit = 100 }
         server.connect(1)
         let commands = server.receiveRaw(1, ["{\"type\":6}\u{1E}", String(repeating: "a", count: 101)])
-        #expect(commands.count == 2 && commands.last == .close(1, .normal))
-        if case .send(1, let text)? = commands.first { #expect(text.contains("100 bytes") && text.contains(#""allowReconnect":true"#)) }
+        expect(commands.count == 2 && commands.last == .close(1, .normal))
+        if case .send(1, let text)? = commands.first { expect(text.contains("100 bytes") && text.contains(#""allowReconnect":true"#)) }
     }
 
     // MARK: Limits
@@ -294,14 +295,14 @@ import Testing
         var server = HubMachineUnderTest { $0.pendingInvocationLimit = 4 }
         server.connect(1)
         let message = #"{"type":1,"target":"A","arguments":[]}"#
-        #expect(server.receive(1, message, message, message, message, message) == [.start("A")])
-        #expect(server.receive(1, message) == [.reading(1, paused: true)])
+        expectEqual(server.receive(1, message, message, message, message, message), [.start("A")])
+        expectEqual(server.receive(1, message), [.reading(1, paused: true)])
         // The client isn't blamed for what isn't read.
-        #expect(server.advance(by: .seconds(100)).allSatisfy { $0 == .send(1, #"{"type":6}"#) })
-        #expect(server.end("A") == [.start("A")])
-        #expect(server.end("A") == [.start("A")])
-        #expect(server.end("A") == [.start("A"), .reading(1, paused: false)])
-        #expect(server.advance(by: .seconds(30)).contains(.close(1, .normal)))
+        expect(server.advance(by: .seconds(100)).allSatisfy { $0 == .send(1, #"{"type":6}"#) })
+        expectEqual(server.end("A"), [.start("A")])
+        expectEqual(server.end("A"), [.start("A")])
+        expectEqual(server.end("A"), [.start("A"), .reading(1, paused: false)])
+        expect(server.advance(by: .seconds(30)).contains(.close(1, .normal)))
     }
 
     @Test func `more invocations than any client needs are rejected`() {
@@ -312,9 +313,9 @@ import Testing
         let messages = (0..<20).map { message.replacing("?", with: "\($0)") + "\u{1E}" }
         let commands = server.receiveRaw(1, messages)
         // Reading continues for the result.
-        #expect(!commands.contains(.reading(1, paused: true)))
-        #expect(commands.filter { if case .send = $0 { true } else { false } }.count == 11)
-        #expect(server.receive(1, #"{"type":3,"invocationId":"s1","result":1}"#) == [.resume(1, "1"), .reading(1, paused: true)])
+        expect(!commands.contains(.reading(1, paused: true)))
+        expectEqual(commands.filter { if case .send = $0 { true } else { false } }.count, 11)
+        expectEqual(server.receive(1, #"{"type":3,"invocationId":"s1","result":1}"#), [.resume(1, "1"), .reading(1, paused: true)])
     }
 
     @Test func `streams over the limit are rejected until others end`() {
@@ -322,16 +323,16 @@ import Testing
         server.connect(1)
         func stream(_ id: Int) -> String { #"{"type":4,"invocationId":"\#(id)","target":"S\#(id)","arguments":[]}"# }
         let upload = #"{"type":1,"invocationId":"9","target":"U","arguments":[],"streamIds":["10","11"]}"#
-        #expect(server.receive(1, stream(1), stream(2)) == [.start("S1"), .start("S2")])
+        expectEqual(server.receive(1, stream(1), stream(2)), [.start("S1"), .start("S2")])
         let rejected = #"{"type":3,"invocationId":"?","error":"The connection would have more than 2 streams, which is the limit."}"#
-        #expect(server.receive(1, stream(3)) == [.send(1, rejected.replacing("?", with: "3"))])
-        #expect(server.receive(1, upload) == [.send(1, rejected.replacing("?", with: "9"))])
+        expectEqual(server.receive(1, stream(3)), [.send(1, rejected.replacing("?", with: "3"))])
+        expectEqual(server.receive(1, upload), [.send(1, rejected.replacing("?", with: "9"))])
         server.end("S1")
         server.end("S2")
-        #expect(server.receive(1, upload) == [.start("U")])
-        #expect(server.receive(1, stream(4)) == [.send(1, rejected.replacing("?", with: "4"))])
+        expectEqual(server.receive(1, upload), [.start("U")])
+        expectEqual(server.receive(1, stream(4)), [.send(1, rejected.replacing("?", with: "4"))])
         server.end("U")
-        #expect(server.receive(1, stream(4)) == [.start("S4")])
+        expectEqual(server.receive(1, stream(4)), [.start("S4")])
     }
 
     // MARK: Streams from clients
@@ -342,14 +343,14 @@ import Testing
         var server = HubMachineUnderTest()
         server.connect(1)
         server.receive(1, Self.upload, #"{"type":2,"invocationId":"2","item":1}"#, #"{"type":2,"invocationId":"2","item":"b"}"#)
-        #expect(server.read("2", of: 1, waiter: 5) == [.resume(5, #"1 "b""#)])
-        #expect(server.read("2", of: 1, waiter: 6) == [])
-        #expect(server.receive(1, #"{"type":2,"invocationId":"2","item":3}"#) == [.resume(6, "3")])
+        expectEqual(server.read("2", of: 1, waiter: 5), [.resume(5, #"1 "b""#)])
+        expectEqual(server.read("2", of: 1, waiter: 6), [])
+        expectEqual(server.receive(1, #"{"type":2,"invocationId":"2","item":3}"#), [.resume(6, "3")])
         server.receive(
             1, #"{"type":2,"invocationId":"2","item":4}"#, #"{"type":3,"invocationId":"2"}"#, #"{"type":2,"invocationId":"2","item":5}"#)
-        #expect(server.read("2", of: 1, waiter: 7) == [.resume(7, "4 completed")])
-        #expect(server.end("U") == [.send(1, #"{"type":3,"invocationId":"1"}"#)])
-        #expect(server.read("2", of: 1, waiter: 8) == [.resume(8, "disconnected")])
+        expectEqual(server.read("2", of: 1, waiter: 7), [.resume(7, "4 completed")])
+        expectEqual(server.end("U"), [.send(1, #"{"type":3,"invocationId":"1"}"#)])
+        expectEqual(server.read("2", of: 1, waiter: 8), [.resume(8, "disconnected")])
     }
 
     @Test func `the end of a stream resumes a waiting method`() {
@@ -357,10 +358,10 @@ import Testing
         server.connect(1)
         server.receive(1, Self.upload)
         server.read("2", of: 1, waiter: 5)
-        #expect(server.receive(1, #"{"type":3,"invocationId":"2","error":"lost"}"#) == [.resume(5, #"failed("lost")"#)])
+        expectEqual(server.receive(1, #"{"type":3,"invocationId":"2","error":"lost"}"#), [.resume(5, #"failed("lost")"#)])
         server.receive(1, Self.upload.replacing(#""1""#, with: #""3""#).replacing(#""2""#, with: #""4""#))
         server.read("4", of: 1, waiter: 6)
-        #expect(server.closed(1).first == .resume(6, "disconnected"))
+        expectEqual(server.closed(1).first, .resume(6, "disconnected"))
     }
 
     @Test func `an invalid item ends the connection and the stream`() {
@@ -369,8 +370,8 @@ import Testing
         server.receive(1, Self.upload)
         server.read("2", of: 1, waiter: 5)
         let commands = server.receive(1, #"{"type":2,"invocationId":"2"}"#)
-        #expect(commands.count == 2 && commands.last == .close(1, .normal))
-        #expect(server.closed(1).first == .resume(5, "disconnected"))
+        expect(commands.count == 2 && commands.last == .close(1, .normal))
+        expectEqual(server.closed(1).first, .resume(5, "disconnected"))
     }
 
     @Test func `a stream ID in use is rejected`() {
@@ -378,7 +379,7 @@ import Testing
         server.connect(1)
         server.receive(1, Self.upload)
         let second = Self.upload.replacing(#""1""#, with: #""7""#)
-        #expect(server.receive(1, second) == [.send(1, #"{"type":3,"invocationId":"7","error":"Stream ID '2' is already in use."}"#)])
+        expectEqual(server.receive(1, second), [.send(1, #"{"type":3,"invocationId":"7","error":"Stream ID '2' is already in use."}"#)])
     }
 
     @Test func `reading pauses while a method doesn't read its stream`() {
@@ -386,14 +387,14 @@ import Testing
         server.connect(1)
         server.receive(1, Self.upload)
         let item = #"{"type":2,"invocationId":"2","item":"\#(String(repeating: "a", count: 400))"}"#
-        #expect(server.receive(1, item, item) == [])
-        #expect(server.receive(1, item) == [.reading(1, paused: true)])
+        expectEqual(server.receive(1, item, item), [])
+        expectEqual(server.receive(1, item), [.reading(1, paused: true)])
         let commands = server.read("2", of: 1, waiter: 5)
-        #expect(commands.count == 2 && commands.last == .reading(1, paused: false))
+        expect(commands.count == 2 && commands.last == .reading(1, paused: false))
         // The end of the method also frees its buffer.
         server.receive(1, item, item, item)
-        #expect(server.end("U").last == .reading(1, paused: false))
-        #expect(server.machine.connections[ConnectionID(rawValue: 1)]?.established?.bufferedBytes == 0)
+        expectEqual(server.end("U").last, .reading(1, paused: false))
+        expectEqual(server.machine.connections[ConnectionID(rawValue: 1)]?.established?.bufferedBytes, 0)
     }
 
     @Test func `a stream that exceeds the buffer by far fails`() {
@@ -402,13 +403,13 @@ import Testing
         server.receive(1, Self.upload)
         server.invoke("Ask", on: 1, waiter: 9)
         let item = #"{"type":2,"invocationId":"2","item":"\#(String(repeating: "a", count: 400))"}"# + "\u{1E}"
-        #expect(server.receiveRaw(1, Array(repeating: item, count: 20)) == [])
+        expectEqual(server.receiveRaw(1, Array(repeating: item, count: 20)), [])
         let commands = server.read("2", of: 1, waiter: 5)
         guard case .resume(5, let text)? = commands.first else {
             Issue.record("the method should have been resumed")
             return
         }
-        #expect(text.hasSuffix(#"failed("The client sends items faster than the method reads them.")"#))
+        expect(text.hasSuffix(#"failed("The client sends items faster than the method reads them.")"#))
     }
 
     // MARK: Results of clients
@@ -416,14 +417,14 @@ import Testing
     @Test func `a client's result resumes the caller`() {
         var server = HubMachineUnderTest()
         server.connect(1)
-        #expect(server.invoke("Ask", on: 1, waiter: 1) == [.send(1, #"{"type":1,"invocationId":"s1","target":"Ask","arguments":[]}"#)])
+        expectEqual(server.invoke("Ask", on: 1, waiter: 1), [.send(1, #"{"type":1,"invocationId":"s1","target":"Ask","arguments":[]}"#)])
         server.invoke("Ask", on: 1, waiter: 2)
         server.invoke("Ask", on: 1, waiter: 3)
-        #expect(server.receive(1, #"{"type":3,"invocationId":"s2","result":"b"}"#) == [.resume(2, #""b""#)])
-        #expect(server.receive(1, #"{"type":3,"invocationId":"s1","error":"no"}"#) == [.resume(1, #"failed("no")"#)])
-        #expect(server.receive(1, #"{"type":3,"invocationId":"s3"}"#) == [.resume(3, "void")])
-        #expect(server.receive(1, #"{"type":3,"invocationId":"s3"}"#) == [])
-        #expect(server.machine.waiting.isEmpty)
+        expectEqual(server.receive(1, #"{"type":3,"invocationId":"s2","result":"b"}"#), [.resume(2, #""b""#)])
+        expectEqual(server.receive(1, #"{"type":3,"invocationId":"s1","error":"no"}"#), [.resume(1, #"failed("no")"#)])
+        expectEqual(server.receive(1, #"{"type":3,"invocationId":"s3"}"#), [.resume(3, "void")])
+        expectEqual(server.receive(1, #"{"type":3,"invocationId":"s3"}"#), [])
+        expect(server.machine.waiting.isEmpty)
     }
 
     @Test func `a caller that no longer waits is forgotten`() {
@@ -431,17 +432,17 @@ import Testing
         server.connect(1)
         server.invoke("Ask", on: 1, waiter: 1)
         server.cancelWait(1)
-        #expect(server.receive(1, #"{"type":3,"invocationId":"s1","result":"b"}"#) == [])
-        #expect(server.closed(1) == [.start("disconnected")])
-        #expect(server.machine.waiting.isEmpty)
+        expectEqual(server.receive(1, #"{"type":3,"invocationId":"s1","result":"b"}"#), [])
+        expectEqual(server.closed(1), [.start("disconnected")])
+        expect(server.machine.waiting.isEmpty)
     }
 
     @Test func `callers fail when the connection ends or doesn't exist`() {
         var server = HubMachineUnderTest()
         server.connect(1)
         server.invoke("Ask", on: 1, waiter: 1)
-        #expect(server.closed(1) == [.resume(1, "disconnected"), .start("disconnected")])
-        #expect(server.invoke("Ask", on: 1, waiter: 2) == [.resume(2, "unknownConnection")])
+        expectEqual(server.closed(1), [.resume(1, "disconnected"), .start("disconnected")])
+        expectEqual(server.invoke("Ask", on: 1, waiter: 2), [.resume(2, "unknownConnection")])
     }
 
     // MARK: Slow clients
@@ -453,16 +454,16 @@ import Testing
         func write(_ waiter: Int) -> [HubCommand] {
             server.step { machine, _, effects in machine.awaitWriting(id, WaiterID(rawValue: UInt64(waiter)), &effects) }
         }
-        #expect(write(1) == [.resume(1, "writable")])
+        expectEqual(write(1), [.resume(1, "writable")])
         server.step { $0.writing(id, paused: true, now: $1, &$2) }
-        #expect(write(2) == [] && write(3) == [] && write(4) == [])
+        expect(write(2) == [] && write(3) == [] && write(4) == [])
         server.cancelWait(3)
-        #expect(server.step { $0.writing(id, paused: false, now: $1, &$2) } == [.resume(2, "writable"), .resume(4, "writable")])
+        expectEqual(server.step { $0.writing(id, paused: false, now: $1, &$2) }, [.resume(2, "writable"), .resume(4, "writable")])
         server.step { $0.writing(id, paused: true, now: $1, &$2) }
-        #expect(write(5) == [])
-        #expect(server.closed(1) == [.resume(5, "disconnected"), .start("disconnected")])
-        #expect(write(6) == [.resume(6, "disconnected")])
-        #expect(server.machine.waiting.isEmpty)
+        expectEqual(write(5), [])
+        expectEqual(server.closed(1), [.resume(5, "disconnected"), .start("disconnected")])
+        expectEqual(write(6), [.resume(6, "disconnected")])
+        expect(server.machine.waiting.isEmpty)
     }
 
     // MARK: Clients, groups and users
@@ -477,20 +478,20 @@ import Testing
         server.join(2, "a")
         server.join(2, "b")
         let ids = (1...3).map { server.connectionID($0) }
-        #expect(server.recipients(.all(except: [])) == [1, 2, 3])
-        #expect(server.recipients(.all(except: [ids[1]])) == [1, 3])
-        #expect(server.recipients(.connections([ids[2], "unknown", ids[0]])) == [1, 3])
-        #expect(server.recipients(.groups(["a"], except: [])) == [1, 2])
-        #expect(server.recipients(.groups(["a", "b"], except: [ids[0]])) == [2])
-        #expect(server.recipients(.groups(["c"], except: [])) == [])
-        #expect(server.recipients(.users(["anna"])) == [1, 3])
+        expectEqual(server.recipients(.all(except: [])), [1, 2, 3])
+        expectEqual(server.recipients(.all(except: [ids[1]])), [1, 3])
+        expectEqual(server.recipients(.connections([ids[2], "unknown", ids[0]])), [1, 3])
+        expectEqual(server.recipients(.groups(["a"], except: [])), [1, 2])
+        expectEqual(server.recipients(.groups(["a", "b"], except: [ids[0]])), [2])
+        expectEqual(server.recipients(.groups(["c"], except: [])), [])
+        expectEqual(server.recipients(.users(["anna"])), [1, 3])
         server.closed(1)
-        #expect(server.recipients(.groups(["a"], except: [])) == [2])
-        #expect(server.recipients(.users(["anna"])) == [3])
+        expectEqual(server.recipients(.groups(["a"], except: [])), [2])
+        expectEqual(server.recipients(.users(["anna"])), [3])
         server.closed(2)
         server.closed(3)
-        #expect(server.machine.hubs[0].groups.isEmpty && server.machine.hubs[0].users.isEmpty)
-        #expect(server.machine.hubs[0].connections.isEmpty)
+        expect(server.machine.hubs[0].groups.isEmpty && server.machine.hubs[0].users.isEmpty)
+        expect(server.machine.hubs[0].connections.isEmpty)
     }
 
     // MARK: Negotiations
@@ -500,22 +501,22 @@ import Testing
         let negotiated = server.negotiate()
         let (id, token) = try #require(negotiated)
         let secret = try #require(token)
-        #expect(id != secret)
-        #expect(server.upgrade(1, token: "unknown") == 404)
-        #expect(server.upgrade(1, token: id) == 404)
-        #expect(server.upgrade(1, token: secret) == nil)
-        #expect(server.connectionID(1) == id)
-        #expect(server.upgrade(2, token: secret) == 409)
+        expect(id != secret)
+        expectEqual(server.upgrade(1, token: "unknown"), 404)
+        expectEqual(server.upgrade(1, token: id), 404)
+        expectNil(server.upgrade(1, token: secret))
+        expectEqual(server.connectionID(1), id)
+        expectEqual(server.upgrade(2, token: secret), 409)
         server.closed(1)
-        #expect(server.upgrade(3, token: secret) == 404)
+        expectEqual(server.upgrade(3, token: secret), 404)
     }
 
     @Test func `version 0 uses the ID as the token`() throws {
         var server = HubMachineUnderTest()
         let negotiated = server.negotiate(usesToken: false)
         let (id, token) = try #require(negotiated)
-        #expect(token == nil)
-        #expect(server.upgrade(1, token: id) == nil)
+        expectNil(token)
+        expectNil(server.upgrade(1, token: id))
     }
 
     @Test func `a token expires`() throws {
@@ -523,18 +524,18 @@ import Testing
         let negotiated = server.negotiate()
         let token = try #require(negotiated?.token)
         server.advance(by: .seconds(15))
-        #expect(server.upgrade(1, token: token) == 404)
+        expectEqual(server.upgrade(1, token: token), 404)
     }
 
     @Test func `a flood of negotiations lets only the oldest tokens expire`() throws {
         var server = HubMachineUnderTest { $0.negotiationLimit = 3 }
         let tokens = (0..<10).map { _ in server.negotiate()?.token ?? "none" }
-        #expect(server.upgrade(1, token: tokens[6]) == 404)
-        for (number, token) in tokens.suffix(3).enumerated() { #expect(server.upgrade(number + 2, token: token) == nil) }
+        expectEqual(server.upgrade(1, token: tokens[6]), 404)
+        for (number, token) in tokens.suffix(3).enumerated() { expectNil(server.upgrade(number + 2, token: token)) }
         // Those that have connected don't count.
         let later = (0..<3).map { _ in server.negotiate()?.token ?? "none" }
-        #expect(server.upgrade(9, token: later[0]) == nil)
-        #expect(server.machine.negotiationDeadlines.count == 2)
+        expectNil(server.upgrade(9, token: later[0]))
+        expectEqual(server.machine.negotiationDeadlines.count, 2)
     }
 
     @Test func `a token whose upgrade was accepted isn't forgotten for new ones, and expires with the upgrade`() throws {
@@ -548,18 +549,18 @@ import Testing
             }
             return status
         }
-        #expect(admit(&server) == nil)
+        expectNil(admit(&server))
         _ = (0..<3).map { _ in server.negotiate() }
-        #expect(admit(&server) == 409)
+        expectEqual(admit(&server), 409)
         server.advance(by: .seconds(15))
-        #expect(admit(&server) == 404)
-        #expect(server.machine.negotiations.isEmpty)
+        expectEqual(admit(&server), 404)
+        expect(server.machine.negotiations.isEmpty)
     }
 
     @Test func `connections over the limit are rejected`() {
         var server = HubMachineUnderTest { $0.connectionLimit = 1 }
         let (first, second) = (server.accept(1), server.accept(2))
-        #expect(first && !second)
+        expect(first && !second)
     }
 
     @Test func `an upgrade in progress counts as a connection`() {
@@ -569,15 +570,16 @@ import Testing
         server.step { machine, now, _ in
             for _ in 0..<2 { statuses.append(machine.admit(request, to: hub, token: nil, userID: nil, now: now)?.status) }
         }
-        #expect(statuses == [nil, 503])
+        expectEqual(statuses, [nil, 503])
     }
 
     @Test func `stopping closes every connection and lets clients reconnect`() {
         var server = HubMachineUnderTest()
         server.connect(1)
         server.accept(2)
-        #expect(
-            server.step { $0.stop(now: $1, &$2) } == [
+        expectEqual(
+            server.step { $0.stop(now: $1, &$2) },
+            [
                 .send(1, #"{"type":7,"allowReconnect":true}"#), .close(1, .goingAway), .close(2, .goingAway),
             ])
     }

@@ -39,13 +39,13 @@ extension HubMachineUnderTest {
     @Test func `calls wait while a client reads slowly, and then start in order`() {
         var server = HubMachineUnderTest { $0.parallelInvocations = 2 }
         server.connect(1)
-        #expect(server.receive(1, Self.call(1)) == [.start("M1")])
-        #expect(server.setWriting(1, paused: true) == [])
+        expectEqual(server.receive(1, Self.call(1)), [.start("M1")])
+        expectEqual(server.setWriting(1, paused: true), [])
         // A second one could run, and a stream doesn't wait for others.
-        #expect(server.receive(1, Self.call(2), Self.call(3), Self.stream(4)) == [])
-        #expect(server.end("M1") == [Self.completion(1)])
-        #expect(server.setWriting(1, paused: false) == [.start("M2"), .start("M3"), .start("M4")])
-        #expect(server.end("M2") == [Self.completion(2)])
+        expectEqual(server.receive(1, Self.call(2), Self.call(3), Self.stream(4)), [])
+        expectEqual(server.end("M1"), [Self.completion(1)])
+        expectEqual(server.setWriting(1, paused: false), [.start("M2"), .start("M3"), .start("M4")])
+        expectEqual(server.end("M2"), [Self.completion(2)])
     }
 
     @Test func `other clients don't wait for one that reads slowly`() {
@@ -53,8 +53,8 @@ extension HubMachineUnderTest {
         server.connect(1)
         server.connect(2)
         server.setWriting(1, paused: true)
-        #expect(server.receive(1, Self.call(1)) == [])
-        #expect(server.receive(2, Self.call(2)) == [.start("M2")])
+        expectEqual(server.receive(1, Self.call(1)), [])
+        expectEqual(server.receive(2, Self.call(2)), [.start("M2")])
     }
 
     @Test func `too many calls of a client that reads slowly pause reading until it has caught up`() {
@@ -64,24 +64,24 @@ extension HubMachineUnderTest {
         }
         server.connect(1)
         server.setWriting(1, paused: true)
-        #expect(server.receive(1, Self.call(1), Self.call(2)) == [])
-        #expect(server.receive(1, Self.call(3)) == [.reading(1, paused: true)])
-        #expect(server.isReadingPaused(1) == true)
-        #expect(server.setWriting(1, paused: false) == [.start("M1"), .start("M2"), .start("M3"), .reading(1, paused: false)])
-        #expect(server.isReadingPaused(1) == false)
+        expectEqual(server.receive(1, Self.call(1), Self.call(2)), [])
+        expectEqual(server.receive(1, Self.call(3)), [.reading(1, paused: true)])
+        expectEqual(server.isReadingPaused(1), true)
+        expectEqual(server.setWriting(1, paused: false), [.start("M1"), .start("M2"), .start("M3"), .reading(1, paused: false)])
+        expectEqual(server.isReadingPaused(1), false)
     }
 
     @Test func `what a client called before it closed the connection runs although it read slowly`() {
         var server = HubMachineUnderTest()
         server.connect(1)
         server.setWriting(1, paused: true)
-        #expect(server.receive(1, Self.call(1), Self.call(2), Self.stream(3)) == [])
+        expectEqual(server.receive(1, Self.call(1), Self.call(2), Self.stream(3)), [])
         // As without slow reading: cancelled, one after the other, and without streams.
-        #expect(server.closed(1) == [.start("M1"), .cancel(["M1"])])
-        #expect(server.end("M1") == [.start("M2"), .cancel(["M2"])])
-        #expect(server.end("M2") == [.start("disconnected")])
+        expectEqual(server.closed(1), [.start("M1"), .cancel(["M1"])])
+        expectEqual(server.end("M1"), [.start("M2"), .cancel(["M2"])])
+        expectEqual(server.end("M2"), [.start("disconnected")])
         server.end("disconnected")
-        #expect(server.machine.connections.isEmpty && server.machine.nextDeadline == nil)
+        expect(server.machine.connections.isEmpty && server.machine.nextDeadline == nil)
     }
 
     @Test func `what a client called isn't run if its connection is lost while it reads slowly`() {
@@ -89,10 +89,10 @@ extension HubMachineUnderTest {
         server.connect(1)
         server.receive(1, Self.call(1))
         server.setWriting(1, paused: true)
-        #expect(server.receive(1, Self.call(2)) == [])
-        #expect(server.closed(1, .transport(TransportError(.reset, "lost"))) == [.cancel(["M1"])])
-        #expect(server.end("M1") == [.start("disconnected: lost")])
-        #expect(server.machine.connections.isEmpty)
+        expectEqual(server.receive(1, Self.call(2)), [])
+        expectEqual(server.closed(1, .transport(TransportError(.reset, "lost"))), [.cancel(["M1"])])
+        expectEqual(server.end("M1"), [.start("disconnected: lost")])
+        expect(server.machine.connections.isEmpty)
     }
 
     @Test func `large results of many calls wait for a client that reads slowly`() async throws {
@@ -114,9 +114,9 @@ extension HubMachineUnderTest {
         client.resumeReading()
         for number in 0..<count {
             let result = try await client.next()
-            #expect(result["invocationId"]?.string == "\(number)" && result["result"]?.string?.utf8.count == 64 << 10)
+            expect(result["invocationId"]?.string == "\(number)" && result["result"]?.string?.utf8.count == 64 << 10)
         }
-        #expect(started.all == Array(0..<count) && client.endings.all.isEmpty)
+        expect(started.all == Array(0..<count) && client.endings.all.isEmpty)
     }
 
     // MARK: Large invocations
@@ -125,32 +125,32 @@ extension HubMachineUnderTest {
         var server = HubMachineUnderTest { $0.invocationBufferLimit = 1_000 }
         server.connect(1)
         // The first one runs, so its arguments don't wait.
-        #expect(server.receive(1, Self.largeCall(1), Self.largeCall(2), Self.largeCall(3)) == [.start("M1")])
-        #expect(server.receive(1, Self.largeCall(4)) == [.reading(1, paused: true)])
-        #expect(server.isReadingPaused(1) == true)
+        expectEqual(server.receive(1, Self.largeCall(1), Self.largeCall(2), Self.largeCall(3)), [.start("M1")])
+        expectEqual(server.receive(1, Self.largeCall(4)), [.reading(1, paused: true)])
+        expectEqual(server.isReadingPaused(1), true)
         // The client isn't blamed for what isn't read.
-        #expect(server.advance(by: .seconds(100)).allSatisfy { $0 == .send(1, #"{"type":6}"#) })
+        expect(server.advance(by: .seconds(100)).allSatisfy { $0 == .send(1, #"{"type":6}"#) })
         // Two that wait are within the limit, and more than half of it.
-        #expect(server.end("M1") == [Self.completion(1), .start("M2")])
-        #expect(server.end("M2") == [Self.completion(2), .start("M3"), .reading(1, paused: false)])
-        #expect(server.isReadingPaused(1) == false)
+        expectEqual(server.end("M1"), [Self.completion(1), .start("M2")])
+        expectEqual(server.end("M2"), [Self.completion(2), .start("M3"), .reading(1, paused: false)])
+        expectEqual(server.isReadingPaused(1), false)
         server.end("M3")
-        #expect(server.end("M4") == [Self.completion(4)])
-        #expect(server.queuedBytes(1) == 0)
+        expectEqual(server.end("M4"), [Self.completion(4)])
+        expectEqual(server.queuedBytes(1), 0)
     }
 
     @Test func `an invocation that is cancelled doesn't count any more`() {
         var server = HubMachineUnderTest { $0.invocationBufferLimit = 1_000 }
         server.connect(1)
         server.receive(1, Self.largeCall(1), Self.largeCall(2), Self.largeCall(3), Self.largeCall(4))
-        #expect(server.isReadingPaused(1) == true)
+        expectEqual(server.isReadingPaused(1), true)
         func cancelled(_ id: Int) -> HubCommand {
             .send(1, #"{"type":3,"invocationId":"\#(id)","error":"The invocation was canceled by the client."}"#)
         }
-        #expect(server.receive(1, #"{"type":5,"invocationId":"3"}"#) == [cancelled(3)])
-        #expect(server.receive(1, #"{"type":5,"invocationId":"4"}"#) == [cancelled(4), .reading(1, paused: false)])
-        #expect(server.end("M1") == [Self.completion(1), .start("M2")])
-        #expect(server.queuedBytes(1) == 0)
+        expectEqual(server.receive(1, #"{"type":5,"invocationId":"3"}"#), [cancelled(3)])
+        expectEqual(server.receive(1, #"{"type":5,"invocationId":"4"}"#), [cancelled(4), .reading(1, paused: false)])
+        expectEqual(server.end("M1"), [Self.completion(1), .start("M2")])
+        expectEqual(server.queuedBytes(1), 0)
     }
 
     @Test func `large invocations are rejected while a method waits for a result of the client`() {
@@ -163,22 +163,22 @@ extension HubMachineUnderTest {
         let rejections = (10..<20).map { HubCommand.send(1, #"{"type":3,"invocationId":"\#($0)","error":"\#(text)"}"#) }
         // Reading continues for the result.
         let commands = server.receiveRaw(1, messages)
-        #expect(commands.first == .start("M0") && Array(commands.dropFirst()) == rejections)
-        #expect(server.isReadingPaused(1) == false)
-        #expect(server.logged.contains { $0.hasSuffix("exceeded the limit of 1000 bytes in pending invocations.") })
-        #expect(server.receive(1, #"{"type":3,"invocationId":"s1","result":1}"#) == [.resume(1, "1"), .reading(1, paused: true)])
-        #expect(server.isReadingPaused(1) == true)
+        expect(commands.first == .start("M0") && Array(commands.dropFirst()) == rejections)
+        expectEqual(server.isReadingPaused(1), false)
+        expect(server.logged.contains { $0.hasSuffix("exceeded the limit of 1000 bytes in pending invocations.") })
+        expectEqual(server.receive(1, #"{"type":3,"invocationId":"s1","result":1}"#), [.resume(1, "1"), .reading(1, paused: true)])
+        expectEqual(server.isReadingPaused(1), true)
         // What was accepted is processed.
-        for id in 0..<9 { #expect(server.end("M\(id)").prefix(2) == [Self.completion(id), .start("M\(id + 1)")]) }
-        #expect(server.end("M9") == [Self.completion(9)])
+        for id in 0..<9 { expectEqual(server.end("M\(id)").prefix(2), [Self.completion(id), .start("M\(id + 1)")]) }
+        expectEqual(server.end("M9"), [Self.completion(9)])
     }
 
     @Test func `large invocations that were read before reading paused aren't rejected`() {
         var server = HubMachineUnderTest { $0.invocationBufferLimit = 1_000 }
         server.connect(1)
         let messages = (0..<20).map { Self.largeCall($0) + "\u{1E}" }
-        #expect(server.receiveRaw(1, messages) == [.start("M0"), .reading(1, paused: true)])
-        for id in 0..<19 { #expect(server.end("M\(id)").prefix(2) == [Self.completion(id), .start("M\(id + 1)")]) }
+        expectEqual(server.receiveRaw(1, messages), [.start("M0"), .reading(1, paused: true)])
+        for id in 0..<19 { expectEqual(server.end("M\(id)").prefix(2), [Self.completion(id), .start("M\(id + 1)")]) }
     }
 
     // MARK: The end
@@ -195,13 +195,13 @@ extension HubMachineUnderTest {
             var server = HubMachineUnderTest { $0.invocationBufferLimit = 1_000 }
             server.connect(1)
             server.receive(1, Self.largeCall(1), Self.largeCall(2), Self.largeCall(3), Self.largeCall(4))
-            #expect(server.isReadingPaused(1) == true)
+            expectEqual(server.isReadingPaused(1), true)
             let commands = server.step(close)
-            #expect(commands.contains { if case .close(1, _) = $0 { true } else { false } })
-            #expect(server.isReadingPaused(1) == false)
+            expect(commands.contains { if case .close(1, _) = $0 { true } else { false } })
+            expectEqual(server.isReadingPaused(1), false)
             // Not paused again by what still waits.
             server.end("M1")
-            #expect(server.isReadingPaused(1) == false)
+            expectEqual(server.isReadingPaused(1), false)
         }
     }
 }
@@ -211,19 +211,19 @@ extension HubMachineUnderTest {
     @Test func `a slash at the end of the path of a hub is ignored`() async throws {
         let test = try await HubUnderTest()
         let chat = test.server.hub("/chat/")
-        #expect(test.server.hub("/Chat") === chat && test.server.hub("/chat/") === chat && test.hub !== chat)
+        expect(test.server.hub("/Chat") === chat && test.server.hub("/chat/") === chat && test.hub !== chat)
         for path in ["/chat/negotiate", "/chat/negotiate/", "/Chat/Negotiate"] {
             let response = try await test.request("POST", path + "?negotiateVersion=1")
             try #require(response.head.status == 200, "\(path)")
             let token = try #require(try JSONValue(parsing: response.body)["connectionToken"]?.string)
             let client = try await test.connect("/chat?id=\(token)")
-            #expect(chat.connectionIDs.count == 1)
+            expectEqual(chat.connectionIDs.count, 1)
             client.close()
             try await eventually { chat.connectionIDs.isEmpty }
         }
         for path in ["/chat", "/chat/", "/CHAT/"] {
             let client = try await test.connect(path)
-            #expect(chat.connectionIDs.count == 1 && test.hub.connectionIDs.isEmpty, "\(path)")
+            expect(chat.connectionIDs.count == 1 && test.hub.connectionIDs.isEmpty, "\(path)")
             client.close()
             try await eventually { chat.connectionIDs.isEmpty }
         }
@@ -232,9 +232,9 @@ extension HubMachineUnderTest {
     @Test func `a hub can have the root as its path`() async throws {
         let test = try await HubUnderTest()
         let root = test.server.hub("/")
-        #expect(try await test.request("POST", "/negotiate").head.status == 200)
+        try await expectEqual(test.request("POST", "/negotiate").head.status, 200)
         let client = try await test.connect("/")
-        #expect(root.connectionIDs.count == 1)
+        expectEqual(root.connectionIDs.count, 1)
         client.close()
     }
 }
@@ -280,8 +280,8 @@ extension HubMachineUnderTest {
         async let response = test.network.http.send(request)
         await test.releaseWhileDeciding()
         let rejection = try await response
-        #expect(rejection.head.status == 503)
-        #expect(String(decoding: rejection.body, as: UTF8.self) == "The server has stopped.")
+        expectEqual(rejection.head.status, 503)
+        expectEqual(String(decoding: rejection.body, as: UTF8.self), "The server has stopped.")
     }
 
     @Test func `a WebSocket is rejected if the server is released while the hook decides`() async throws {
@@ -293,8 +293,8 @@ extension HubMachineUnderTest {
             return
         }
         let rejection = try #require(error.response)
-        #expect(error.code == .upgradeRejected && rejection.head.status == 503)
-        #expect(String(decoding: rejection.body, as: UTF8.self) == "The server has stopped.")
+        expect(error.code == .upgradeRejected && rejection.head.status == 503)
+        expectEqual(String(decoding: rejection.body, as: UTF8.self), "The server has stopped.")
     }
 
     /// The handler of a server that is released after it has decided to accept a WebSocket, and before it receives the connection.
@@ -326,6 +326,6 @@ extension HubMachineUnderTest {
         let address = try await network.listener().start(ReleasingHandler(network))
         let client = RawHubClient(network, address, "/hub")
         // Without a hook, everything happens on this thread.
-        #expect(client.endings.all == [.peer(.goingAway, "")])
+        expectEqual(client.endings.all, [.peer(.goingAway, "")])
     }
 }

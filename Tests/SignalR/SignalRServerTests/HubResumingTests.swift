@@ -39,29 +39,29 @@ import Testing
         let id = server.connectionID(1)
         server.join(1, "g")
         server.receive(1, Self.call(1))
-        #expect(server.lose(1) == [])
-        #expect(server.end("A") == [])
-        #expect(Self.broadcast(&server, "x") == [])
-        #expect(server.resume(2, token: token) == [.send(2, #"{"type":9,"sequenceId":1}"#), .send(2, Self.completion(1)), .send(2, "x")])
+        expectEqual(server.lose(1), [])
+        expectEqual(server.end("A"), [])
+        expectEqual(Self.broadcast(&server, "x"), [])
+        expectEqual(server.resume(2, token: token), [.send(2, #"{"type":9,"sequenceId":1}"#), .send(2, Self.completion(1)), .send(2, "x")])
         // The client has to say first with which message it continues.
-        #expect(server.receive(2, Self.call(2)) == [])
-        #expect(server.receive(2, #"{"type":9,"sequenceId":2}"#, Self.call(2)) == [.start("A")])
-        #expect(server.end("A") == [.send(2, Self.completion(2))])
-        #expect(server.recipients(.groups(["g"], except: [])) == [2])
-        #expect(server.connectionID(1) == id && server.machine.connections.count == 1)
-        #expect(server.closed(2) == [.start("disconnected")])
-        #expect(server.upgrade(3, token: token) == 404)
+        expectEqual(server.receive(2, Self.call(2)), [])
+        expectEqual(server.receive(2, #"{"type":9,"sequenceId":2}"#, Self.call(2)), [.start("A")])
+        expectEqual(server.end("A"), [.send(2, Self.completion(2))])
+        expectEqual(server.recipients(.groups(["g"], except: [])), [2])
+        expect(server.connectionID(1) == id && server.machine.connections.count == 1)
+        expectEqual(server.closed(2), [.start("disconnected")])
+        expectEqual(server.upgrade(3, token: token), 404)
     }
 
     @Test func `a socket replaces one that seems to be alive, whose late events are ignored`() {
         var server = Self.makeServer()
         let token = server.connectResumable(1)
-        #expect(server.resume(2, token: token) == [.close(1, .normal), .send(2, #"{"type":9,"sequenceId":1}"#)])
-        #expect(server.receive(1, Self.call(1)) == [] && server.closed(1) == [] && server.lose(1) == [])
-        #expect(server.receive(2, #"{"type":9,"sequenceId":1}"#, Self.call(1)) == [.start("A")])
-        #expect(server.resume(3, token: token)?.first == .close(2, .normal))
-        #expect(server.lose(2) == [] && server.end("A") == [.send(3, Self.completion(1))])
-        #expect(server.machine.connections.count == 1)
+        expectEqual(server.resume(2, token: token), [.close(1, .normal), .send(2, #"{"type":9,"sequenceId":1}"#)])
+        expect(server.receive(1, Self.call(1)) == [] && server.closed(1) == [] && server.lose(1) == [])
+        expectEqual(server.receive(2, #"{"type":9,"sequenceId":1}"#, Self.call(1)), [.start("A")])
+        expectEqual(server.resume(3, token: token)?.first, .close(2, .normal))
+        expect(server.lose(2) == [] && server.end("A") == [.send(3, Self.completion(1))])
+        expectEqual(server.machine.connections.count, 1)
     }
 
     @Test func `the second cut comes during the replay`() {
@@ -71,13 +71,13 @@ import Testing
         server.lose(1)
         server.end("A")
         let replay = { (number: Int) -> [HubCommand] in [.send(number, #"{"type":9,"sequenceId":1}"#), .send(number, Self.completion(1))] }
-        #expect(server.resume(2, token: token) == replay(2))
-        #expect(server.lose(2) == [])
-        #expect(server.resume(3, token: token) == replay(3))
-        #expect(server.receive(3, #"{"type":9,"sequenceId":2}"#, #"{"type":8,"sequenceId":1}"#) == [])
+        expectEqual(server.resume(2, token: token), replay(2))
+        expectEqual(server.lose(2), [])
+        expectEqual(server.resume(3, token: token), replay(3))
+        expectEqual(server.receive(3, #"{"type":9,"sequenceId":2}"#, #"{"type":8,"sequenceId":1}"#), [])
         server.lose(3)
         // Nothing waits any more.
-        #expect(server.resume(4, token: token) == [.send(4, #"{"type":9,"sequenceId":2}"#)])
+        expectEqual(server.resume(4, token: token), [.send(4, #"{"type":9,"sequenceId":2}"#)])
     }
 
     @Test func `an incomplete message of the lost socket is forgotten`() {
@@ -86,7 +86,7 @@ import Testing
         server.receiveRaw(1, [#"{"type":1,"inv"#])
         server.lose(1)
         _ = server.resume(2, token: token)
-        #expect(server.receive(2, #"{"type":9,"sequenceId":1}"#, Self.call(1)) == [.start("A")])
+        expectEqual(server.receive(2, #"{"type":9,"sequenceId":1}"#, Self.call(1)), [.start("A")])
     }
 
     // MARK: Counting
@@ -96,15 +96,15 @@ import Testing
         let token = server.connectResumable(1)
         server.receive(1, Self.call(1), Self.call(2))
         server.end("A")
-        #expect(server.advance(by: .milliseconds(999)) == [])
-        #expect(server.advance(by: .milliseconds(1)) == [.send(1, #"{"type":8,"sequenceId":2}"#)])
-        #expect(server.advance(by: .seconds(10)) == [])
+        expectEqual(server.advance(by: .milliseconds(999)), [])
+        expectEqual(server.advance(by: .milliseconds(1)), [.send(1, #"{"type":8,"sequenceId":2}"#)])
+        expectEqual(server.advance(by: .seconds(10)), [])
         // The acknowledgment was lost: the client repeats both, and sends another one.
         server.end("A")
         server.lose(1)
         _ = server.resume(2, token: token)
-        #expect(server.receive(2, #"{"type":9,"sequenceId":1}"#, Self.call(1), Self.call(2), Self.call(3)) == [.start("A")])
-        #expect(server.advance(by: .seconds(1)) == [.send(2, #"{"type":8,"sequenceId":3}"#)])
+        expectEqual(server.receive(2, #"{"type":9,"sequenceId":1}"#, Self.call(1), Self.call(2), Self.call(3)), [.start("A")])
+        expectEqual(server.advance(by: .seconds(1)), [.send(2, #"{"type":8,"sequenceId":3}"#)])
     }
 
     @Test(arguments: [(1, "message 3, but only 1 messages were received"), (0, "message 2, but only 0 messages were received")])
@@ -115,36 +115,37 @@ import Testing
         server.lose(1)
         _ = server.resume(2, token: token)
         let text = "Connection closed with an error. InvalidOperationException: Sequence ID greater than amount of messages we've received."
-        #expect(
-            server.receive(2, #"{"type":9,"sequenceId":\#(received + 2)}"#) == [
+        expectEqual(
+            server.receive(2, #"{"type":9,"sequenceId":\#(received + 2)}"#),
+            [
                 .send(2, #"{"type":7,"error":"\#(text)","allowReconnect":true}"#), .close(2, .normal),
             ])
-        #expect(server.logged.contains { $0.contains(problem) })
+        expect(server.logged.contains { $0.contains(problem) })
         let commands = server.closed(2)
-        #expect(received > 0 ? commands == [.cancel(["A"])] : commands == [.start("disconnected: \(text)")])
-        #expect(server.upgrade(3, token: token) == 404)
+        expect(received > 0 ? commands == [.cancel(["A"])] : commands == [.start("disconnected: \(text)")])
+        expectEqual(server.upgrade(3, token: token), 404)
     }
 
     @Test func `acknowledgments free the buffer, and nonsense ones are ignored`() {
         var server = Self.makeServer()
         let token = server.connectResumable(1)
         for _ in 0..<3 { _ = Self.broadcast(&server, "x") }
-        for number in [0, 2, 1, 2, 99] { #expect(server.receive(1, #"{"type":8,"sequenceId":\#(number)}"#) == []) }
+        for number in [0, 2, 1, 2, 99] { expectEqual(server.receive(1, #"{"type":8,"sequenceId":\#(number)}"#), []) }
         server.lose(1)
-        #expect(server.resume(2, token: token) == [.send(2, #"{"type":9,"sequenceId":3}"#), .send(2, "x")])
+        expectEqual(server.resume(2, token: token), [.send(2, #"{"type":9,"sequenceId":3}"#), .send(2, "x")])
     }
 
     @Test func `pings, acknowledgments and close messages aren't counted`() {
         var server = Self.makeServer { $0.keepAliveInterval = .seconds(2) }
         let token = server.connectResumable(1)
-        #expect(server.advance(by: .seconds(2)) == [.send(1, #"{"type":6}"#)])
-        #expect(server.receive(1, #"{"type":6}"#, Self.call(1)) == [.start("A")])
+        expectEqual(server.advance(by: .seconds(2)), [.send(1, #"{"type":6}"#)])
+        expectEqual(server.receive(1, #"{"type":6}"#, Self.call(1)), [.start("A")])
         server.lose(1)
         // Without a socket, there is nothing to keep alive.
-        #expect(server.advance(by: .seconds(10)) == [])
-        #expect(server.resume(2, token: token) == [.send(2, #"{"type":9,"sequenceId":1}"#)])
-        #expect(server.receive(2, #"{"type":9,"sequenceId":2}"#) == [])
-        #expect(server.advance(by: .seconds(2)).contains(.send(2, #"{"type":6}"#)))
+        expectEqual(server.advance(by: .seconds(10)), [])
+        expectEqual(server.resume(2, token: token), [.send(2, #"{"type":9,"sequenceId":1}"#)])
+        expectEqual(server.receive(2, #"{"type":9,"sequenceId":2}"#), [])
+        expect(server.advance(by: .seconds(2)).contains(.send(2, #"{"type":6}"#)))
     }
 
     // MARK: Back-pressure
@@ -153,30 +154,30 @@ import Testing
         var server = Self.makeServer { $0.statefulReconnectBufferBytes = 4 }
         let token = server.connectResumable(1)
         server.lose(1)
-        #expect(Self.broadcast(&server, "xxx") == [])
+        expectEqual(Self.broadcast(&server, "xxx"), [])
         let (hub, id) = (server.hub, server.connectionID(1))
         func isSent(_ server: inout HubMachineUnderTest) -> Bool {
             var isSent = true
             server.step { machine, now, effects in isSent = machine.send(.text("y\u{1E}"), to: id, of: hub, now: now, &effects) }
             return isSent
         }
-        #expect(!isSent(&server))
+        expect(!isSent(&server))
         let waits = server.step { machine, _, effects in machine.awaitWriting(id, of: hub, WaiterID(rawValue: 7), &effects) }
-        #expect(waits == [])
+        expectEqual(waits, [])
         // One message may follow a resume.
-        #expect(
-            server.resume(2, token: token) == [.send(2, #"{"type":9,"sequenceId":1}"#), .send(2, "xxx"), .resume(7, "writable")])
+        expectEqual(
+            server.resume(2, token: token), [.send(2, #"{"type":9,"sequenceId":1}"#), .send(2, "xxx"), .resume(7, "writable")])
         let isFirstSent = isSent(&server)
         let isSecondSent = isSent(&server)
-        #expect(isFirstSent && !isSecondSent)
+        expect(isFirstSent && !isSecondSent)
         let waitsAgain = server.step { machine, _, effects in machine.awaitWriting(id, of: hub, WaiterID(rawValue: 8), &effects) }
-        #expect(waitsAgain == [])
+        expectEqual(waitsAgain, [])
         // No call starts whose result would be stored as well.
-        #expect(
-            server.receive(2, #"{"type":9,"sequenceId":1}"#, Self.call(1)) == [.send(2, #"{"type":8,"sequenceId":1}"#)])
-        #expect(server.receive(2, #"{"type":8,"sequenceId":1}"#) == [.resume(8, "writable"), .start("A")])
+        expectEqual(
+            server.receive(2, #"{"type":9,"sequenceId":1}"#, Self.call(1)), [.send(2, #"{"type":8,"sequenceId":1}"#)])
+        expectEqual(server.receive(2, #"{"type":8,"sequenceId":1}"#), [.resume(8, "writable"), .start("A")])
         let sent = isSent(&server)
-        #expect(sent)
+        expect(sent)
     }
 
     @Test func `reading continues while the buffer is full, because the acknowledgment may be behind many calls`() {
@@ -184,25 +185,26 @@ import Testing
         _ = server.connectResumable(1)
         let large = String(repeating: "x", count: 1_000)
         let calls = (1...8).map { Self.call($0, "M\($0)") }
-        #expect(Self.broadcast(&server, large) == [.send(1, large)])
-        #expect(server.receive(1, calls[0], calls[1], calls[2]) == [])
+        expectEqual(Self.broadcast(&server, large), [.send(1, large)])
+        expectEqual(server.receive(1, calls[0], calls[1], calls[2]), [])
         // The calls that wait aren't acknowledged, so that the client stops to send them when its own buffer is full.
-        #expect(server.advance(by: .seconds(5)) == [])
+        expectEqual(server.advance(by: .seconds(5)), [])
         // A client that sends more nevertheless is refused.
         let refusals = server.receive(1, calls[3], calls[4], calls[5], calls[6], calls[7], Self.call(9))
-        #expect(refusals.count == 1)
+        expectEqual(refusals.count, 1)
         if case .send(1, let text)? = refusals.first {
-            #expect(text.contains(#""invocationId":"9","error":"Too many invocations"#))
+            expect(text.contains(#""invocationId":"9","error":"Too many invocations"#))
         }
         // The acknowledgment lets the calls continue, of which too many wait still.
         let acknowledgment = #"{"type":8,"sequenceId":1}"#
-        #expect(server.receive(1, acknowledgment) == [.start("M1"), .reading(1, paused: true)])
-        #expect(Self.broadcast(&server, large) == [.send(1, large), .reading(1, paused: false)])
-        #expect(server.receive(1, #"{"type":8,"sequenceId":3}"#) == [.reading(1, paused: true)])
-        for number in 2...6 { #expect(server.end("M\(number - 1)") == [.send(1, Self.completion(number - 1)), .start("M\(number)")]) }
+        expectEqual(server.receive(1, acknowledgment), [.start("M1"), .reading(1, paused: true)])
+        expectEqual(Self.broadcast(&server, large), [.send(1, large), .reading(1, paused: false)])
+        expectEqual(server.receive(1, #"{"type":8,"sequenceId":3}"#), [.reading(1, paused: true)])
+        for number in 2...6 { expectEqual(server.end("M\(number - 1)"), [.send(1, Self.completion(number - 1)), .start("M\(number)")]) }
         // With the last call that has to wait, the client may send again, and receives the acknowledgment.
-        #expect(
-            server.end("M6") == [
+        expectEqual(
+            server.end("M6"),
+            [
                 .send(1, Self.completion(6)), .start("M7"), .send(1, #"{"type":8,"sequenceId":9}"#), .reading(1, paused: false),
             ])
     }
@@ -210,20 +212,20 @@ import Testing
     @Test func `a client that acknowledges nothing loses its connection`() {
         var server = Self.makeServer { ($0.statefulReconnectBufferBytes, $0.backlogLimit) = (10, 20) }
         let token = server.connectResumable(1)
-        for _ in 0..<4 { #expect(Self.broadcast(&server, "12345678") == [.send(1, "12345678")]) }
+        for _ in 0..<4 { expectEqual(Self.broadcast(&server, "12345678"), [.send(1, "12345678")]) }
         guard case .send(1, let text)? = Self.broadcast(&server, "12345678").first else {
             Issue.record("a close message should have been sent")
             return
         }
-        #expect(text.contains("does not acknowledge") && text.contains("allowReconnect"))
+        expect(text.contains("does not acknowledge") && text.contains("allowReconnect"))
 
         let other = server.connectResumable(2)
         server.lose(2)
-        for _ in 0..<4 { #expect(!Self.broadcast(&server, "12345678").contains(.start("disconnected"))) }
-        #expect(
+        for _ in 0..<4 { expect(!Self.broadcast(&server, "12345678").contains(.start("disconnected"))) }
+        expect(
             Self.broadcast(&server, "12345678").contains { if case .start(let name) = $0 { name.hasPrefix("disconnected") } else { false } }
         )
-        #expect(server.upgrade(3, token: other) == 404 && server.upgrade(4, token: token) == 409)
+        expect(server.upgrade(3, token: other) == 404 && server.upgrade(4, token: token) == 409)
     }
 
     // MARK: The end
@@ -234,12 +236,12 @@ import Testing
         server.receive(1, Self.call(1))
         server.invoke("Ask", on: 1, waiter: 7)
         server.lose(1)
-        #expect(server.advance(by: .milliseconds(14_999)) == [])
-        #expect(server.advance(by: .milliseconds(1)) == [.resume(7, "disconnected"), .cancel(["A"])])
-        #expect(server.end("A") == [.start("disconnected: lost")])
-        #expect(server.upgrade(2, token: token) == 404)
+        expectEqual(server.advance(by: .milliseconds(14_999)), [])
+        expectEqual(server.advance(by: .milliseconds(1)), [.resume(7, "disconnected"), .cancel(["A"])])
+        expectEqual(server.end("A"), [.start("disconnected: lost")])
+        expectEqual(server.upgrade(2, token: token), 404)
         server.end("disconnected: lost")
-        #expect(server.machine.connections.isEmpty && server.machine.negotiations.isEmpty && server.machine.nextDeadline == nil)
+        expect(server.machine.connections.isEmpty && server.machine.negotiations.isEmpty && server.machine.nextDeadline == nil)
     }
 
     @Test func `each loss has the whole time limit, which is a setting`() {
@@ -247,11 +249,11 @@ import Testing
         let token = server.connectResumable(1)
         for number in 1...3 {
             server.lose(number)
-            #expect(server.advance(by: .seconds(39)) == [])
-            #expect(server.resume(number + 1, token: token) != nil)
+            expectEqual(server.advance(by: .seconds(39)), [])
+            expect(server.resume(number + 1, token: token) != nil)
         }
         server.lose(4)
-        #expect(server.advance(by: .seconds(40)) == [.start("disconnected: lost")])
+        expectEqual(server.advance(by: .seconds(40)), [.start("disconnected: lost")])
     }
 
     @Test(arguments: [
@@ -262,34 +264,34 @@ import Testing
     func `an orderly end, or the end of a client that breaks the rules, is final`(reason: CloseReason, call: String) {
         var server = Self.makeServer()
         let token = server.connectResumable(1)
-        #expect(server.closed(1, reason) == [.start(call)])
-        #expect(server.upgrade(2, token: token) == 404)
+        expectEqual(server.closed(1, reason), [.start(call)])
+        expectEqual(server.upgrade(2, token: token), 404)
     }
 
     @Test func `a close message of either side is final`() {
         var server = Self.makeServer()
         let first = server.connectResumable(1)
         server.receive(1, #"{"type":7}"#)
-        #expect(server.lose(1) == [.start("disconnected")])
+        expectEqual(server.lose(1), [.start("disconnected")])
         let second = server.connectResumable(2)
         let third = server.connectResumable(3)
         server.lose(3)
         for number in [2, 3] {
             let id = ConnectionID(rawValue: UInt64(number))
             let commands = server.step { $0.close(id, error: "bye", allowReconnect: true, now: $1, &$2) }
-            #expect(commands.contains(.start("disconnected: bye")) == (number == 3))
+            expectEqual(commands.contains(.start("disconnected: bye")), (number == 3))
         }
         server.lose(2)
-        for token in [first, second, third] { #expect(server.upgrade(9, token: token) == 404) }
-        #expect(server.machine.connections.isEmpty)
+        for token in [first, second, third] { expectEqual(server.upgrade(9, token: token), 404) }
+        expect(server.machine.connections.isEmpty)
     }
 
     @Test func `stopping ends connections without a socket as well`() {
         var server = Self.makeServer()
         _ = server.connectResumable(1)
         server.lose(1)
-        #expect(server.step { $0.stop(now: $1, &$2) } == [.start("disconnected")])
-        #expect(server.machine.connections.isEmpty)
+        expectEqual(server.step { $0.stop(now: $1, &$2) }, [.start("disconnected")])
+        expect(server.machine.connections.isEmpty)
     }
 
     // MARK: Who may resume
@@ -301,9 +303,9 @@ import Testing
             _ = server.upgrade(1, token: token)
             server.receive(1, #"{"protocol":"json","version":\#(version)}"#)
             server.end("connected")
-            #expect(server.upgrade(2, token: token) == 409)
-            #expect(server.receive(1, #"{"type":9,"sequenceId":7}"#, #"{"type":8,"sequenceId":7}"#) == [])
-            #expect(server.lose(1) == [.start("disconnected: lost")])
+            expectEqual(server.upgrade(2, token: token), 409)
+            expectEqual(server.receive(1, #"{"type":9,"sequenceId":7}"#, #"{"type":8,"sequenceId":7}"#), [])
+            expectEqual(server.lose(1), [.start("disconnected: lost")])
         }
     }
 
@@ -311,9 +313,9 @@ import Testing
         var server = Self.makeServer()
         let token = server.negotiate(wantsResuming: true)?.token ?? "none"
         _ = server.upgrade(1, token: token)
-        #expect(server.upgrade(2, token: token) == 409)
+        expectEqual(server.upgrade(2, token: token), 409)
         server.lose(1)
-        #expect(server.upgrade(2, token: token) == 404)
+        expectEqual(server.upgrade(2, token: token), 404)
     }
 
     @Test func `another user can't resume a connection, and an upgrade that isn't completed changes nothing`() {
@@ -327,19 +329,19 @@ import Testing
             }
             return status
         }
-        #expect(admit(&server, "bert") == 403 && admit(&server, nil) == nil)
+        expect(admit(&server, "bert") == 403 && admit(&server, nil) == nil)
         server.advance(by: .seconds(15))
-        #expect(server.receive(1, Self.call(1)) == [.start("A")])
+        expectEqual(server.receive(1, Self.call(1)), [.start("A")])
         server.lose(1)
-        #expect(server.resume(2, token: token) != nil)
+        expect(server.resume(2, token: token) != nil)
     }
 
     @Test func `the limit of connections doesn't prevent a resume`() {
         var server = Self.makeServer { $0.connectionLimit = 1 }
         let token = server.connectResumable(1)
-        #expect(server.resume(2, token: token) != nil)
+        expect(server.resume(2, token: token) != nil)
         server.lose(2)
-        #expect(server.resume(3, token: token) != nil && server.accept(4) == false)
+        expect(server.resume(3, token: token) != nil && server.accept(4) == false)
     }
 }
 
@@ -347,7 +349,7 @@ import Testing
 @Suite(.timeLimit(.minutes(10))) struct HubResumingConnectionTests {
     private static func negotiate(_ test: HubUnderTest) async throws -> String {
         let body = try await test.negotiate("/hub/negotiate?negotiateVersion=1&useStatefulReconnect=true")
-        #expect(body["useStatefulReconnect"] == true)
+        expectEqual(body["useStatefulReconnect"], true)
         return "/hub?id=\(body["connectionToken"]?.string ?? "")"
     }
 
@@ -356,16 +358,16 @@ import Testing
         let target = try await Self.negotiate(test)
         let client = RawHubClient(test.network, test.address, target)
         client.send(#"{"protocol":"json","version":2}"#)
-        #expect(try await client.next() == [:])
+        try await expectEqual(client.next(), [:])
         return (client, target, try #require(test.hub.connectionIDs.first))
     }
 
     @Test func `the negotiation offers it on request, if the server has it`() async throws {
         let test = try await HubUnderTest { $0.allowsStatefulReconnects = true }
-        #expect(try await test.negotiate()["useStatefulReconnect"] == nil)
+        try await expectNil(test.negotiate()["useStatefulReconnect"])
         _ = try await Self.negotiate(test)
         let without = try await HubUnderTest()
-        #expect(try await without.negotiate("/hub/negotiate?negotiateVersion=1&useStatefulReconnect=true")["useStatefulReconnect"] == nil)
+        try await expectNil(without.negotiate("/hub/negotiate?negotiateVersion=1&useStatefulReconnect=true")["useStatefulReconnect"])
     }
 
     @Test func `calls, streams and the results of clients continue after cuts on the same connection ID`() async throws {
@@ -384,11 +386,11 @@ import Testing
             // Another thread may still deliver what the client has sent.
             test.network.waitUntilIdle()
             test.server.drop(id)
-            #expect(test.hub.connectionIDs == [id])
+            expectEqual(test.hub.connectionIDs, [id])
             client = RawHubClient(test.network, test.address, target)
             client.send(#"{"type":9,"sequenceId":\#(sent + 1)}"#)
             let sequence = try await client.next()
-            #expect(sequence["type"] == 9)
+            expectEqual(sequence["type"], 9)
             // The server repeats what wasn't acknowledged.
             for _ in 0..<received + 1 - (sequence["sequenceId"]?.int ?? 0) { _ = try await client.next() }
             client.send(#"{"type":8,"sequenceId":\#(received)}"#)
@@ -396,16 +398,16 @@ import Testing
         send(#"{"type":1,"invocationId":"1","target":"Wait","arguments":[]}"#)
         try await reconnect(received: 0)
         release.send()
-        #expect(try await client.next()["invocationId"] == "1")
+        try await expectEqual(client.next()["invocationId"], "1")
         send(#"{"type":1,"invocationId":"2","target":"Sum","arguments":[],"streamIds":["s"]}"#, #"{"type":2,"invocationId":"s","item":4}"#)
         try await reconnect(received: 1)
         send(#"{"type":2,"invocationId":"s","item":5}"#, #"{"type":3,"invocationId":"s"}"#)
-        #expect(try await client.next()["result"] == 9)
+        try await expectEqual(client.next()["result"], 9)
         send(#"{"type":1,"invocationId":"3","target":"Ask","arguments":[]}"#)
         let question = try await client.next()["invocationId"]?.string ?? ""
         try await reconnect(received: 3)
         send(#"{"type":3,"invocationId":"\#(question)","result":"yes"}"#)
-        #expect(try await client.next()["result"] == "yes")
+        try await expectEqual(client.next()["result"], "yes")
     }
 
     @Test func `faults apply to the socket that resumes the connection`() async throws {
@@ -413,22 +415,22 @@ import Testing
         let (first, target, id) = try await Self.connect(test)
         test.server.silence(id)
         test.server.drop(id)
-        #expect(first.endings.all.count == 1)
+        expectEqual(first.endings.all.count, 1)
         test.server.faults.delay = .seconds(1)
         let second = RawHubClient(test.network, test.address, target)
         second.send(#"{"type":9,"sequenceId":1}"#)
         try await test.hub.clients.all.send("A")
-        #expect(second.take() == [])
+        expectEqual(second.take(), [])
         test.clock.advance(by: .seconds(1))
-        #expect(second.take().map { $0["type"] } == [9, 1])
+        expectEqual(second.take().map { $0["type"] }, [9, 1])
         test.server.send("garbage", to: id)
-        #expect(second.take() == [.null])
+        expectEqual(second.take(), [.null])
         test.server.silence(id)
         try await test.hub.clients.all.send("B")
         test.clock.advance(by: .seconds(1))
-        #expect(second.take() == [])
+        expectEqual(second.take(), [])
         test.server.close(id)
-        #expect(try await second.ending() == .peer(.normal, "") && test.hub.connectionIDs == [])
+        try await expect(second.ending() == .peer(.normal, "") && test.hub.connectionIDs == [])
     }
 
     @Test func `events name the loss of a socket, the resume, and the end for the reason of the loss`() async throws {
@@ -457,11 +459,11 @@ import Testing
             default: return "\(event)"
             }
         }
-        #expect(names == ["negotiated", "connected", "interrupted", "resumed", "resumed", "interrupted", "disconnected"])
-        #expect(reasons.count == 3 && reasons[1] == reasons[2])
-        #expect(received[2].description.hasPrefix("interrupted(hub: /hub, connectionID: \(id), reason: "))
-        #expect(received[3].description == "resumed(hub: /hub, connectionID: \(id))")
-        #expect([first, second, third].map(\.endings.all.count) == [1, 1, 1])
+        expectEqual(names, ["negotiated", "connected", "interrupted", "resumed", "resumed", "interrupted", "disconnected"])
+        expect(reasons.count == 3 && reasons[1] == reasons[2])
+        expect(received[2].description.hasPrefix("interrupted(hub: /hub, connectionID: \(id), reason: "))
+        expectEqual(received[3].description, "resumed(hub: /hub, connectionID: \(id))")
+        expectEqual([first, second, third].map(\.endings.all.count), [1, 1, 1])
     }
 
     @Test func `a server that is released ends the connections that wait for a socket`() async throws {
@@ -469,9 +471,9 @@ import Testing
         let (client, _, id) = try await Self.connect(#require(test))
         let clock = test?.clock
         test?.server.drop(id)
-        #expect(client.endings.all.count == 1 && test?.hub.connectionIDs == [id])
+        expect(client.endings.all.count == 1 && test?.hub.connectionIDs == [id])
         test = nil
         clock?.advance(by: .seconds(3_600))
-        #expect(clock?.untilNextDeadline == nil)
+        expectNil(clock?.untilNextDeadline)
     }
 }

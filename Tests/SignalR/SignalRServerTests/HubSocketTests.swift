@@ -51,19 +51,19 @@ import Testing
 
         let client = RawHubClient(SocketWebSocketTransport(), address, "/hub?id=\(token)")
         client.send(#"{"protocol":"json","version":1}"#)
-        #expect(try await client.next() == [:])
-        #expect(try await client.invoke("Add", "1,2")["result"] == 3)
+        try await expectEqual(client.next(), [:])
+        try await expectEqual(client.invoke("Add", "1,2")["result"], 3)
         client.send(
             #"{"type":1,"invocationId":"2","target":"Sum","arguments":[],"streamIds":["3"]}"#,
             #"{"type":2,"invocationId":"3","item":4}"#, #"{"type":2,"invocationId":"3","item":5}"#, #"{"type":3,"invocationId":"3"}"#)
-        #expect(try await client.next()["result"] == 9)
+        try await expectEqual(client.next()["result"], 9)
         client.send(#"{"type":4,"invocationId":"4","target":"Count","arguments":[2]}"#)
-        for expected in [2, 2, 3] { #expect(try await client.next()["type"]?.int == expected) }
+        for expected in [2, 2, 3] { try await expectEqual(client.next()["type"]?.int, expected) }
         client.send(#"{"type":1,"invocationId":"5","target":"Ask","arguments":[]}"#)
         client.send(#"{"type":3,"invocationId":"\#(try await client.next()["invocationId"]?.string ?? "")","result":"yes"}"#)
-        #expect(try await client.next()["result"] == "yes")
+        try await expectEqual(client.next()["result"], "yes")
         try await hub.clients.all.send("Bye")
-        #expect(try await client.next()["target"] == "Bye")
+        try await expectEqual(client.next()["target"], "Bye")
         await server.stop()
         guard case .peer(.goingAway, _)? = try await client.ending() else {
             Issue.record("the server should have closed the connection")
@@ -76,10 +76,10 @@ import Testing
         let address = try await server.start(on: SocketListener(limits: .forTests))
         let client = RawHubClient(SocketWebSocketTransport(), address, "/hub")
         client.send(#"{"protocol":"json","version":1}"#)
-        #expect(try await client.next() == [:])
+        try await expectEqual(client.next(), [:])
         client.send(#"{"type":4,"invocationId":"1","target":"Large","arguments":[1000]}"#)
-        for _ in 0..<1_000 { #expect(try await client.next()["type"] == 2) }
-        #expect(try await client.next()["type"] == 3)
+        for _ in 0..<1_000 { try await expectEqual(client.next()["type"], 2) }
+        try await expectEqual(client.next()["type"], 3)
         await server.stop()
     }
 
@@ -92,7 +92,7 @@ import Testing
                 Issue.record("the WebSocket should have been rejected")
                 continue
             }
-            #expect(error.response?.head.status == status)
+            expectEqual(error.response?.head.status, status)
         }
         await server.stop()
     }

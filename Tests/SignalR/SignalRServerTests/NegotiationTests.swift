@@ -11,20 +11,21 @@ import Testing
     @Test func `a negotiation offers all transports and its token opens a connection once`() async throws {
         let test = try await HubUnderTest()
         let body = try await test.negotiate()
-        #expect(body["negotiateVersion"] == 1)
-        #expect(
-            body["availableTransports"] == [
+        expectEqual(body["negotiateVersion"], 1)
+        expectEqual(
+            body["availableTransports"],
+            [
                 ["transport": "WebSockets", "transferFormats": ["Text", "Binary"]],
                 ["transport": "ServerSentEvents", "transferFormats": ["Text"]],
                 ["transport": "LongPolling", "transferFormats": ["Text", "Binary"]],
             ])
         let token = try #require(body["connectionToken"]?.string)
         let client = try await test.connect("/hub?id=\(token)")
-        #expect(test.hub.connectionIDs == [body["connectionId"]?.string ?? ""])
-        #expect(try await self.status(test, "/hub?id=\(token)") == 409)
-        #expect(try await self.status(test, "/hub?id=\(body["connectionId"]?.string ?? "")") == 404)
+        expectEqual(test.hub.connectionIDs, [body["connectionId"]?.string ?? ""])
+        try await expectEqual(self.status(test, "/hub?id=\(token)"), 409)
+        try await expectEqual(self.status(test, "/hub?id=\(body["connectionId"]?.string ?? "")"), 404)
         client.close()
-        #expect(try await self.status(test, "/hub?id=\(token)") == 404)
+        try await expectEqual(self.status(test, "/hub?id=\(token)"), 404)
     }
 
     /// The status with which a WebSocket is rejected.
@@ -38,14 +39,14 @@ import Testing
     func `version 0 has no token`(query: String) async throws {
         let test = try await HubUnderTest()
         let body = try await test.negotiate("/hub/negotiate\(query)")
-        #expect(body["connectionToken"] == nil && body["negotiateVersion"] == 0)
+        expect(body["connectionToken"] == nil && body["negotiateVersion"] == 0)
         _ = try await test.connect("/hub?id=\(body["connectionId"]?.string ?? "")")
     }
 
     @Test(arguments: ["x", "-1", "1.5"])
     func `an invalid version is an error in the response`(version: String) async throws {
         let test = try await HubUnderTest()
-        #expect(try await test.negotiate("/hub/negotiate?negotiateVersion=\(version)")["error"]?.string?.isEmpty == false)
+        try await expectEqual(test.negotiate("/hub/negotiate?negotiateVersion=\(version)")["error"]?.string?.isEmpty, false)
     }
 
     @Test(arguments: [
@@ -56,7 +57,7 @@ import Testing
     ])
     func `requests get the status of the real server`(method: String, target: String, status: Int) async throws {
         let test = try await HubUnderTest()
-        #expect(try await test.request(method, target).head.status == status)
+        try await expectEqual(test.request(method, target).head.status, status)
     }
 
     @Test(
@@ -68,38 +69,38 @@ import Testing
         transports: HubTransportKinds, names: String
     ) async throws {
         let configured = try await HubUnderTest { $0.transports = transports }
-        #expect(configured.hub.transports == transports && configured.hub.transports.description == names)
-        #expect(try await configured.offers() == names)
+        expect(configured.hub.transports == transports && configured.hub.transports.description == names)
+        try await expectEqual(configured.offers(), names)
         let test = try await HubUnderTest()
         test.hub.transports = transports
-        #expect(try await test.offers() == names)
+        try await expectEqual(test.offers(), names)
         let other = test.server.hub("/other")
-        #expect(other.transports == .all && other.id != test.hub.id)
+        expect(other.transports == .all && other.id != test.hub.id)
     }
 
     @Test func `a WebSocket on an unknown path is rejected`() async throws {
         let test = try await HubUnderTest()
-        #expect(try await self.status(test, "/none") == 404)
-        #expect(try await self.status(test, "/hub/negotiate") == 405)
+        try await expectEqual(self.status(test, "/none"), 404)
+        try await expectEqual(self.status(test, "/hub/negotiate"), 405)
     }
 
     @Test func `the letter case of paths and of the names in queries is ignored`() async throws {
         var hooks = SignalRServerHooks()
         hooks.authenticate = { $0.token == "anna" ? .accept(userID: "anna") : .reject(status: 401) }
         let test = try await HubUnderTest(hooks: hooks)
-        #expect(test.server.hub("/HUB") === test.hub)
+        expect(test.server.hub("/HUB") === test.hub)
         let token = try await test.negotiate("/Hub/Negotiate?NegotiateVersion=1&ACCESS_TOKEN=anna")["connectionToken"]?.string ?? ""
         let client = try await test.connect("/HUB?ID=\(token)&Access_Token=anna")
-        #expect(try await self.status(test, "/hub?iD=\(token)&access_token=anna") == 409)
+        try await expectEqual(self.status(test, "/hub?iD=\(token)&access_token=anna"), 409)
         client.close()
     }
 
     @Test func `a negotiation can be redirected`() async throws {
         let test = try await HubUnderTest()
         test.hub.redirect(to: "http://other/hub", accessToken: "t")
-        #expect(try await test.negotiate() == ["url": "http://other/hub", "accessToken": "t"])
+        try await expectEqual(test.negotiate(), ["url": "http://other/hub", "accessToken": "t"])
         test.hub.redirect(to: nil)
-        #expect(try await test.negotiate()["connectionId"] != nil)
+        try await expect(test.negotiate()["connectionId"] != nil)
     }
 
     // MARK: Origins
@@ -121,25 +122,25 @@ import Testing
             client.send(#"{"protocol":"json","version":1}"#)
             if let status {
                 guard case .transport(let error)? = try await client.ending() else { return }
-                #expect(error.response?.head.status == status)
+                expectEqual(error.response?.head.status, status)
             } else {
-                #expect(try await client.next() == [:])
+                try await expectEqual(client.next(), [:])
             }
             let endpoint = Endpoint(scheme: "http", host: host, port: address.port, target: "/hub/negotiate")
             let response = try await network.http.open(HTTPRequest("POST", endpoint, headers: ["Origin": origin]))
-            #expect(response.head.status == status ?? 200)
+            expectEqual(response.head.status, status ?? 200)
         }
     }
 
     @Test func `the pages of all hosts may use other servers, or if the application allows it`() async throws {
         let page: HTTPHeaders = ["Origin": "https://example.com"]
         let test = try await HubUnderTest()
-        #expect(try await test.request("POST", "/hub/negotiate", headers: page).head.status == 200)
+        try await expectEqual(test.request("POST", "/hub/negotiate", headers: page).head.status, 200)
         // The server may share a listener, so it doesn't know its address.
         let local: HTTPHeaders = ["Origin": "https://example.com", "Host": "localhost:8080"]
-        #expect(try await test.request("POST", "/hub/negotiate", headers: local).head.status == 403)
+        try await expectEqual(test.request("POST", "/hub/negotiate", headers: local).head.status, 403)
         let open = try await HubUnderTest { $0.allowsForeignOrigins = true }
-        #expect(try await open.request("POST", "/hub/negotiate", headers: local).head.status == 200)
+        try await expectEqual(open.request("POST", "/hub/negotiate", headers: local).head.status, 200)
     }
 
     @Test func `pages of allowed origins may read all responses`() async throws {
@@ -153,21 +154,21 @@ import Testing
             ("POST", "/hub/negotiate"), ("GET", "/hub"), ("POST", "/hub?id=x"), ("DELETE", "/hub?id=x"), ("PUT", "/hub"),
             ("POST", "/hub/refresh"), ("GET", "/none"),
         ] {
-            #expect(isAllowed(try await test.request(method, target, headers: page).head), "\(method) \(target)")
+            expect(isAllowed(try await test.request(method, target, headers: page).head), "\(method) \(target)")
         }
         let other: HTTPHeaders = ["Origin": "https://other.example.com:8443"]
-        #expect(isAllowed(try await test.request("GET", "/hub", headers: other).head, "https://other.example.com:8443"))
+        expect(isAllowed(try await test.request("GET", "/hub", headers: other).head, "https://other.example.com:8443"))
         for transport in HTTPTransportTests.transports {
             let client = try await test.connect(transport, headers: page)
-            #expect(isAllowed(client.send(#"{"type":6}"#).recorded.head))
+            expect(isAllowed(client.send(#"{"type":6}"#).recorded.head))
         }
         for origin in ["http://app.example.com", "https://app.example.com:444", "https://example.com", "null"] {
             let response = try await test.request("POST", "/hub/negotiate", headers: ["Origin": origin])
-            #expect(response.head.status == 200 && response.head.headers["Access-Control-Allow-Origin"] == nil)
+            expect(response.head.status == 200 && response.head.headers["Access-Control-Allow-Origin"] == nil)
         }
-        #expect(try await test.request("POST", "/hub/negotiate").head.headers["Access-Control-Allow-Origin"] == nil)
+        try await expectNil(test.request("POST", "/hub/negotiate").head.headers["Access-Control-Allow-Origin"])
         let all = try await HubUnderTest { $0.allowedOrigins = ["*"] }
-        #expect(isAllowed(try await all.request("POST", "/hub/negotiate", headers: ["Origin": "null"]).head, "null"))
+        expect(isAllowed(try await all.request("POST", "/hub/negotiate", headers: ["Origin": "null"]).head, "null"))
     }
 
     @Test func `a browser's question is answered, without authentication`() async throws {
@@ -183,19 +184,20 @@ import Testing
         }
         for target in ["/hub", "/hub?id=x", "/hub/negotiate", "/hub/refresh"] {
             let head = try await ask("https://app.example.com", target)
-            #expect(head.status == 204 && head.headers["Access-Control-Allow-Origin"] == "https://app.example.com")
-            #expect(head.headers["Access-Control-Allow-Methods"] == "GET, POST, DELETE")
-            #expect(head.headers["Access-Control-Allow-Headers"] == "authorization,x-requested-with")
+            expect(head.status == 204 && head.headers["Access-Control-Allow-Origin"] == "https://app.example.com")
+            expectEqual(head.headers["Access-Control-Allow-Methods"], "GET, POST, DELETE")
+            expectEqual(head.headers["Access-Control-Allow-Headers"], "authorization,x-requested-with")
         }
         let unknown = try await ask("https://evil.example.com")
-        #expect(unknown.status == 204 && unknown.headers["Access-Control-Allow-Origin"] == nil)
-        #expect(unknown.headers["Access-Control-Allow-Methods"] == nil)
-        #expect(try await ask("https://evil.example.com", host: "localhost").status == 403)
-        #expect(try await ask("http://localhost:3000", host: "localhost").headers["Access-Control-Allow-Origin"] == "http://localhost:3000")
-        #expect(try await ask("https://app.example.com", host: "localhost").status == 204)
-        #expect(try await ask("https://app.example.com", "/none").status == 404)
-        #expect(try await ask(nil).status == 405)
-        #expect(try await test.request("OPTIONS", "/hub", headers: ["Origin": "https://app.example.com"]).head.status == 405)
+        expect(unknown.status == 204 && unknown.headers["Access-Control-Allow-Origin"] == nil)
+        expectNil(unknown.headers["Access-Control-Allow-Methods"])
+        try await expectEqual(ask("https://evil.example.com", host: "localhost").status, 403)
+        try await expectEqual(
+            ask("http://localhost:3000", host: "localhost").headers["Access-Control-Allow-Origin"], "http://localhost:3000")
+        try await expectEqual(ask("https://app.example.com", host: "localhost").status, 204)
+        try await expectEqual(ask("https://app.example.com", "/none").status, 404)
+        try await expectEqual(ask(nil).status, 405)
+        try await expectEqual(test.request("OPTIONS", "/hub", headers: ["Origin": "https://app.example.com"]).head.status, 405)
     }
 
     // MARK: Authentication
@@ -212,15 +214,15 @@ import Testing
         }
         let test = try await HubUnderTest(hooks: hooks)
         let response = try await test.request("POST", "/hub/negotiate")
-        #expect(response.head.status == 401 && response.head.headers["WWW-Authenticate"] == "Bearer")
-        #expect(try await self.status(test, "/hub") == 401)
-        #expect(try await self.status(test, "/hub?access_token=guest") == 403)
-        #expect(try await test.negotiate("/hub/negotiate?access_token=guest")["connectionId"] != nil)
+        expect(response.head.status == 401 && response.head.headers["WWW-Authenticate"] == "Bearer")
+        try await expectEqual(self.status(test, "/hub"), 401)
+        try await expectEqual(self.status(test, "/hub?access_token=guest"), 403)
+        try await expect(test.negotiate("/hub/negotiate?access_token=guest")["connectionId"] != nil)
         let events = test.server.events
         let client = try await test.connect("/hub", headers: ["authorization": "bearer anna"])
         let connected = await events.first { if case .connected = $0 { true } else { false } }
         let id = try #require(test.hub.connectionIDs.first)
-        #expect(connected == .connected(hub: "/hub", connectionID: id, userID: "anna"))
+        expectEqual(connected, .connected(hub: "/hub", connectionID: id, userID: "anna"))
         client.close()
     }
 
@@ -240,7 +242,7 @@ import Testing
         async let response = test.request("POST", "/hub/negotiate")
         await asked.wait()
         test.clock.advance(by: .seconds(3))
-        #expect(try await response.head.status == 503)
+        try await expectEqual(response.head.status, 503)
         await cancelled.wait()
     }
 
@@ -249,27 +251,27 @@ import Testing
     @Test func `a number of requests is unauthorized`() async throws {
         let test = try await HubUnderTest()
         test.server.faults.unauthorizedRequests = 2
-        #expect(try await test.request("POST", "/hub/negotiate").head.status == 401)
-        #expect(try await self.status(test, "/hub") == 401)
-        #expect(try await test.request("POST", "/hub/negotiate").head.status == 200)
-        #expect(test.server.faults.unauthorizedRequests == 0)
+        try await expectEqual(test.request("POST", "/hub/negotiate").head.status, 401)
+        try await expectEqual(self.status(test, "/hub"), 401)
+        try await expectEqual(test.request("POST", "/hub/negotiate").head.status, 200)
+        expectEqual(test.server.faults.unauthorizedRequests, 0)
     }
 
     @Test func `an expired token is unauthorized`() async throws {
         let test = try await HubUnderTest()
         test.server.faults.expiredTokens = ["old"]
-        #expect(try await test.request("POST", "/hub/negotiate", headers: ["Authorization": "Bearer old"]).head.status == 401)
-        #expect(try await test.request("POST", "/hub/negotiate?access_token=old").head.status == 401)
-        #expect(try await test.request("POST", "/hub/negotiate", headers: ["Authorization": "Bearer new"]).head.status == 200)
+        try await expectEqual(test.request("POST", "/hub/negotiate", headers: ["Authorization": "Bearer old"]).head.status, 401)
+        try await expectEqual(test.request("POST", "/hub/negotiate?access_token=old").head.status, 401)
+        try await expectEqual(test.request("POST", "/hub/negotiate", headers: ["Authorization": "Bearer new"]).head.status, 200)
     }
 
     @Test func `negotiations fail as the test says`() async throws {
         let test = try await HubUnderTest()
         test.server.faults.negotiationStatus = 500
-        #expect(try await test.request("POST", "/hub/negotiate").head.status == 500)
+        try await expectEqual(test.request("POST", "/hub/negotiate").head.status, 500)
         test.server.faults = SignalRServerFaults()
         test.server.faults.negotiationError = "busy"
-        #expect(try await test.negotiate() == ["error": "busy"])
+        try await expectEqual(test.negotiate(), ["error": "busy"])
     }
 
     @Test func `messages are delayed and silence suspends the timeouts`() async throws {
@@ -277,30 +279,30 @@ import Testing
         let client = try await test.connect()
         test.server.faults.delay = .seconds(1)
         try await test.hub.clients.all.send("A")
-        #expect(client.take() == [])
+        expectEqual(client.take(), [])
         test.clock.advance(by: .seconds(1))
-        #expect(client.take().map { $0["target"] } == ["A"])
+        expectEqual(client.take().map { $0["target"] }, ["A"])
         test.server.faults = SignalRServerFaults()
         test.server.silence(test.hub.connectionIDs[0])
         test.clock.advance(by: .seconds(100))
-        #expect(client.take() == [] && client.endings.all == [])
+        expect(client.take() == [] && client.endings.all == [])
         test.server.send("garbage", to: test.hub.connectionIDs[0])
-        #expect(client.take() == [.null])
+        expectEqual(client.take(), [.null])
     }
 
     @Test func `a connection is closed with and without a message`() async throws {
         let test = try await HubUnderTest()
         let first = try await test.connect()
         test.server.close(test.hub.connectionIDs[0], error: "bye", allowReconnect: true)
-        #expect(try await first.next() == ["type": 7, "error": "bye", "allowReconnect": true])
-        #expect(try await first.ending() == .peer(.normal, ""))
+        try await expectEqual(first.next(), ["type": 7, "error": "bye", "allowReconnect": true])
+        try await expectEqual(first.ending(), .peer(.normal, ""))
         let second = try await test.connect()
         test.server.drop(test.hub.connectionIDs[0])
         guard case .transport(let error)? = try await second.ending() else {
             Issue.record("the connection should have been reset")
             return
         }
-        #expect(error.code == .reset && second.take() == [] && test.hub.connectionIDs == [])
+        expect(error.code == .reset && second.take() == [] && test.hub.connectionIDs == [])
     }
 
     // MARK: Events
@@ -325,12 +327,13 @@ import Testing
             return
         }
         let error = "An unexpected error occurred invoking 'Fail' on the server. HubException: no"
-        #expect(
-            id(recorded).dropFirst().prefix(2) == [
+        expectEqual(
+            id(recorded).dropFirst().prefix(2),
+            [
                 .invoked(connectionID: connectionID, method: "Fail"),
                 .completed(connectionID: connectionID, method: "Fail", error: error),
             ])
-        #expect(id(recorded).count == 5)
+        expectEqual(id(recorded).count, 5)
         guard case .error(connectionID, _)? = id(recorded).dropFirst(3).first,
             case .disconnected("/hub", connectionID, _)? = id(recorded).last
         else {
@@ -348,6 +351,6 @@ import Testing
         let event = SignalRServerEvent.received(connectionID: "1", .text("hunter2"))
         var text = "\(faults) \(request) \(event)"
         for value: Any in [faults, request, event] { dump(value, to: &text) }
-        #expect(!text.contains("hunter2"))
+        expect(!text.contains("hunter2"))
     }
 }

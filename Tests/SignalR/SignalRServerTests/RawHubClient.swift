@@ -60,7 +60,7 @@ struct HubUnderTest {
     func connect(_ transport: HubTransport, headers: HTTPHeaders = [:]) async throws -> RawHTTPHubClient {
         let client = try await self.open(transport, headers: headers)
         client.send(#"{"protocol":"json","version":1}"#)
-        #expect(try await client.next() == [:])
+        try await expectEqual(client.next(), [:])
         return client
     }
 

@@ -31,18 +31,18 @@ import Testing
 
     private static func refresh(_ test: HubUnderTest, _ id: String, token: String) async throws -> (status: Int, body: JSONValue) {
         let response = try await test.request("POST", "/hub/refresh?id=\(id)", headers: ["Authorization": "Bearer \(token)"])
-        #expect(response.head.headers["Content-Type"] == "application/json")
+        expectEqual(response.head.headers["Content-Type"], "application/json")
         return (response.head.status, try JSONValue(parsing: response.body))
     }
 
     @Test func `a negotiation of version 1 reports the lifetime of the token, if refreshes are allowed`() async throws {
         let target = "/hub/negotiate?access_token=anna-60"
         let test = try await Self.makeServer()
-        #expect(try await test.negotiate("\(target)&negotiateVersion=1")["tokenLifetimeSeconds"] == 60)
-        #expect(try await test.negotiate(target)["tokenLifetimeSeconds"] == nil)
-        #expect(try await test.negotiate("/hub/negotiate?access_token=anna-x&negotiateVersion=1")["tokenLifetimeSeconds"] == nil)
+        try await expectEqual(test.negotiate("\(target)&negotiateVersion=1")["tokenLifetimeSeconds"], 60)
+        try await expectNil(test.negotiate(target)["tokenLifetimeSeconds"])
+        try await expectNil(test.negotiate("/hub/negotiate?access_token=anna-x&negotiateVersion=1")["tokenLifetimeSeconds"])
         let other = try await HubUnderTest(hooks: Self.hooks)
-        #expect(try await other.negotiate("\(target)&negotiateVersion=1")["tokenLifetimeSeconds"] == nil)
+        try await expectNil(other.negotiate("\(target)&negotiateVersion=1")["tokenLifetimeSeconds"])
     }
 
     @Test func `a refresh answers with the new lifetime, and the connection remains`() async throws {
@@ -56,22 +56,22 @@ import Testing
             ))
         #expect(try await Self.refresh(test, id, token: "anna-x") == (200, ["connectionId": .string(connectionID)]))
         let event = await events.first { if case .refreshed = $0 { true } else { false } }
-        #expect(event == .refreshed(hub: "/hub", connectionID: connectionID, userID: "anna"))
-        #expect(test.hub.connectionIDs == [connectionID])
+        expectEqual(event, .refreshed(hub: "/hub", connectionID: connectionID, userID: "anna"))
+        expectEqual(test.hub.connectionIDs, [connectionID])
         client.close()
     }
 
     @Test(arguments: ["GET", "PUT", "DELETE"])
     func `a refresh needs the method POST`(method: String) async throws {
         let test = try await Self.makeServer()
-        #expect(try await test.request(method, "/hub/refresh?id=x").head.status == 405)
+        try await expectEqual(test.request(method, "/hub/refresh?id=x").head.status, 405)
     }
 
     @Test func `refreshes are rejected unless they are allowed`() async throws {
         let test = try await HubUnderTest(hooks: Self.hooks)
         let (client, id) = try await Self.connect(test)
         let (status, body) = try await Self.refresh(test, id, token: "anna-60")
-        #expect(status == 404 && body["error"] == "refresh_disabled" && body["error_description"]?.string?.isEmpty == false)
+        expect(status == 404 && body["error"] == "refresh_disabled" && body["error_description"]?.string?.isEmpty == false)
         client.close()
     }
 
@@ -80,25 +80,25 @@ import Testing
         let (client, id) = try await Self.connect(test)
         for target in ["/hub/refresh", "/hub/refresh?id="] {
             let response = try await test.request("POST", target)
-            #expect(response.head.status == 400)
-            #expect(try JSONValue(parsing: response.body)["error"] == "missing_connection_token")
+            expectEqual(response.head.status, 400)
+            try expectEqual(JSONValue(parsing: response.body)["error"], "missing_connection_token")
         }
         // The public ID, an unknown one, one of another hub, one that isn't connected, one of version 0, and one that has ended.
         _ = test.server.hub("/other")
         let elsewhere = try await test.request("POST", "/other/refresh?id=\(id)", headers: ["Authorization": "Bearer anna-60"])
-        #expect(elsewhere.head.status == 404)
+        expectEqual(elsewhere.head.status, 404)
         let waiting = try await test.negotiate(headers: ["Authorization": "Bearer anna-60"])["connectionToken"]?.string ?? ""
         let old = try await test.negotiate("/hub/negotiate?access_token=anna-60")["connectionId"]?.string ?? ""
         let oldClient = try await test.connect("/hub?id=\(old)&access_token=anna-60")
         for token in [test.hub.connectionIDs[0], "x", waiting, old] {
             let (status, body) = try await Self.refresh(test, token, token: "anna-60")
-            #expect(status == 404 && body["error"] == "connection_not_found")
+            expect(status == 404 && body["error"] == "connection_not_found")
         }
-        #expect(try await Self.refresh(test, id, token: "anna-60").status == 200)
+        try await expectEqual(Self.refresh(test, id, token: "anna-60").status, 200)
         client.close()
         oldClient.close()
         try await eventually { test.hub.connectionIDs.isEmpty }
-        #expect(try await Self.refresh(test, id, token: "anna-60").status == 404)
+        try await expectEqual(Self.refresh(test, id, token: "anna-60").status, 404)
     }
 
     @Test func `an invalid token and another user are rejected, and the connection remains`() async throws {
@@ -113,12 +113,12 @@ import Testing
                 ]
             ))
         let (status, body) = try await Self.refresh(test, id, token: "bob-60")
-        #expect(status == 403 && body["error"] == "permission_change_rejected")
+        expect(status == 403 && body["error"] == "permission_change_rejected")
         test.server.faults.expiredTokens = ["anna-30"]
-        #expect(try await Self.refresh(test, id, token: "anna-30").status == 401)
-        #expect(await events.first { $0 == .rejected(hub: "/hub", status: 403) } != nil)
-        #expect(test.hub.connectionIDs.count == 1 && client.endings.all.isEmpty)
-        #expect(try await Self.refresh(test, id, token: "anna-60").status == 200)
+        try await expectEqual(Self.refresh(test, id, token: "anna-30").status, 401)
+        await expect(events.first { $0 == .rejected(hub: "/hub", status: 403) } != nil)
+        expect(test.hub.connectionIDs.count == 1 && client.endings.all.isEmpty)
+        try await expectEqual(Self.refresh(test, id, token: "anna-60").status, 200)
         client.close()
     }
 
@@ -131,13 +131,13 @@ import Testing
         }
         let test = try await Self.makeServer(hooks)
         let (client, id) = try await Self.connect(test)
-        #expect(try await Self.refresh(test, id, token: "anna-13").status == 403)
-        #expect(try await Self.refresh(test, id, token: "bob-60").status == 403)
-        #expect(try await Self.refresh(test, id, token: "anna-90").status == 200)
+        try await expectEqual(Self.refresh(test, id, token: "anna-13").status, 403)
+        try await expectEqual(Self.refresh(test, id, token: "bob-60").status, 403)
+        try await expectEqual(Self.refresh(test, id, token: "anna-90").status, 200)
         // Another user is rejected without the application.
-        #expect(refreshes.all.map(\.authentication.token) == ["anna-13", "anna-90"])
-        #expect(refreshes.all.allSatisfy { $0.userID == "anna" && $0.connectionID == test.hub.connectionIDs[0] })
-        #expect(refreshes.all.allSatisfy { $0.authentication.isRefresh && !$0.authentication.isNegotiation })
+        expectEqual(refreshes.all.map(\.authentication.token), ["anna-13", "anna-90"])
+        expect(refreshes.all.allSatisfy { $0.userID == "anna" && $0.connectionID == test.hub.connectionIDs[0] })
+        expect(refreshes.all.allSatisfy { $0.authentication.isRefresh && !$0.authentication.isNegotiation })
         client.close()
     }
 
@@ -156,7 +156,7 @@ import Testing
         client.close()
         try await eventually { test.hub.connectionIDs.isEmpty }
         decide.send()
-        #expect(try await response.body["error"] == "connection_not_found")
+        try await expectEqual(response.body["error"], "connection_not_found")
     }
 
     @Test func `hooks that don't decide about a refresh are cancelled in time`() async throws {
@@ -172,7 +172,7 @@ import Testing
         async let response = Self.refresh(test, id, token: "x")
         await asked.wait()
         test.clock.advance(by: .seconds(10))
-        #expect(try await response.status == 503)
+        try await expectEqual(response.status, 503)
         client.close()
     }
 }

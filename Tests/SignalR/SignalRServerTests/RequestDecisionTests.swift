@@ -57,7 +57,7 @@ import Testing
         }
         let decides = EventRecorder<Bool>()
         self.pass(method, client, Responder { _ in decides.record(Self.decides(test)) }, to: test)
-        #expect(decides.all.first == false)
+        expectEqual(decides.all.first, false)
     }
 
     /// Whether the time limit of a decision is running.
@@ -71,8 +71,8 @@ import Testing
         let count = self.asked.all.filter { $0 == "POST" }.count
         self.pass("POST", client, Responder { $0() }, to: test)
         // Its place among the requests is free.
-        #expect(try await client.invoke("Add", "1,2")["result"] == 3)
-        #expect(self.asked.all.filter { $0 == "POST" }.count == count + 1)
+        try await expectEqual(client.invoke("Add", "1,2")["result"], 3)
+        expectEqual(self.asked.all.filter { $0 == "POST" }.count, count + 1)
     }
 
     @Test func `a poll whose client disconnects after the decision isn't answered, and its end reaches the connection`() async throws {
@@ -85,10 +85,10 @@ import Testing
         try await eventually("the connection watches the poll") { actions.all.count == 2 }
         // As if the client had disconnected between the decision and the connection's registration, which calls its action immediately then.
         for action in actions.take() { action() }
-        #expect(poll.statuses.all == [])
+        expectEqual(poll.statuses.all, [])
         try await test.hub.clients.all.send("A")
         client.wait()
-        #expect(try await client.next()["target"] == "A")
+        try await expectEqual(client.next()["target"], "A")
     }
 
     @Test func `the end of a stream is the end of its connection, as soon as the hook has decided`() async throws {
@@ -101,6 +101,6 @@ import Testing
         try await eventually("the connection watches the stream") { actions.all.count == 2 }
         for action in actions.take() { action() }
         try await eventually("the connection ends") { test.server.driver.read { $0.connections.isEmpty } }
-        #expect(stream.statuses.all == [200])
+        expectEqual(stream.statuses.all, [200])
     }
 }

@@ -1,12 +1,13 @@
 import SignalRWire
+import TestSupport
 import Testing
 
 @Suite struct HandshakeTests {
     @Test func `requests and responses have their texts`() {
-        #expect(HubHandshake.request(.json, version: 1) == bytes("{\"protocol\":\"json\",\"version\":1}\u{1E}"))
-        #expect(HubHandshake.request(.messagePack, version: 2) == bytes("{\"protocol\":\"messagepack\",\"version\":2}\u{1E}"))
-        #expect(HubHandshake.response(error: nil) == bytes("{}\u{1E}"))
-        #expect(HubHandshake.response(error: "no \"x\"") == bytes("{\"error\":\"no \\\"x\\\"\"}\u{1E}"))
+        expectEqual(HubHandshake.request(.json, version: 1), bytes("{\"protocol\":\"json\",\"version\":1}\u{1E}"))
+        expectEqual(HubHandshake.request(.messagePack, version: 2), bytes("{\"protocol\":\"messagepack\",\"version\":2}\u{1E}"))
+        expectEqual(HubHandshake.response(error: nil), bytes("{}\u{1E}"))
+        expectEqual(HubHandshake.response(error: "no \"x\""), bytes("{\"error\":\"no \\\"x\\\"\"}\u{1E}"))
     }
 
     private func response(_ text: String) throws -> (error: String?, consumed: Int)? {
@@ -23,9 +24,9 @@ import Testing
     func `a response is read, and the bytes after it are left`(text: String, error: String?) throws {
         for rest in ["", "{\"type\":6}\u{1E}", "\u{1E}", "\u{2}\u{91}"] {
             let parsed = try #require(try self.response("\(text)\u{1E}\(rest)"))
-            #expect(parsed.error == error && parsed.consumed == text.utf8.count + 1)
+            expect(parsed.error == error && parsed.consumed == text.utf8.count + 1)
         }
-        for end in 0...text.utf8.count { #expect(try self.response(String(text.prefix(end))) == nil) }
+        for end in 0...text.utf8.count { try expectNil(self.response(String(text.prefix(end)))) }
     }
 
     @Test(arguments: [
@@ -35,8 +36,8 @@ import Testing
     ])
     func `an invalid response is an error`(text: String, problem: String) {
         let error = #expect(throws: HubMessageError.self) { try self.response("\(text)\u{1E}") }
-        #expect(error?.problem.contains(problem) == true)
-        #expect(error?.type == (text == #"{"type":6}"# ? 6 : nil))
+        expectEqual(error?.problem.contains(problem), true)
+        expectEqual(error?.type, (text == #"{"type":6}"# ? 6 : nil))
     }
 
     @Test(arguments: [
@@ -46,9 +47,9 @@ import Testing
     func `a request is read, and the bytes after it are left`(text: String, name: String, version: Int) throws {
         for rest in ["", "{\"type\":6}\u{1E}"] {
             let parsed = try #require(try self.request("\(text)\u{1E}\(rest)"))
-            #expect(parsed.protocolName == name && parsed.version == version && parsed.consumed == text.utf8.count + 1)
+            expect(parsed.protocolName == name && parsed.version == version && parsed.consumed == text.utf8.count + 1)
         }
-        for end in 0...text.utf8.count { #expect(try self.request(String(text.prefix(end))) == nil) }
+        for end in 0...text.utf8.count { try expectNil(self.request(String(text.prefix(end)))) }
     }
 
     @Test(arguments: [
@@ -60,12 +61,12 @@ import Testing
     ])
     func `an invalid request is an error`(text: String, problem: String) {
         let error = #expect(throws: HubMessageError.self) { try self.request("\(text)\u{1E}") }
-        #expect(error?.problem.contains(problem) == true)
+        expectEqual(error?.problem.contains(problem), true)
     }
 
     @Test func `a handshake without an end is limited`() throws {
         let long = String(repeating: " ", count: HubHandshake.sizeLimit - 1)
-        #expect(try self.response(long) == nil)
+        try expectNil(self.response(long))
         #expect(throws: HubMessageError.self) { try self.response(long + " ") }
         #expect(throws: HubMessageError.self) { try self.request(long + "   ") }
         #expect(throws: HubMessageError.self) { try self.request(long + " \u{1E}") }
@@ -78,28 +79,28 @@ import Testing
             var consumed: Int?
             for part in [text[..<first], text[first...]] where consumed == nil {
                 consumed = try Array(part).withUnsafeBytes { try buffer.append($0) }
-                if let consumed { #expect(part.startIndex + consumed == 3) }
+                if let consumed { expectEqual(part.startIndex + consumed, 3) }
             }
-            #expect(buffer.bytes == bytes("{}\u{1E}"))
+            expectEqual(buffer.bytes, bytes("{}\u{1E}"))
         }
     }
 
     @Test func `a handshake that never ends is limited, and its bytes are kept once`() throws {
         var buffer = HubHandshake.Buffer()
-        for _ in 1..<HubHandshake.sizeLimit { #expect(try bytes(" ").withUnsafeBytes { try buffer.append($0) } == nil) }
+        for _ in 1..<HubHandshake.sizeLimit { try expectNil(bytes(" ").withUnsafeBytes { try buffer.append($0) }) }
         #expect(throws: HubMessageError.self) { try bytes(" ").withUnsafeBytes { try buffer.append($0) } }
         #expect(throws: HubMessageError.self) { try bytes("\u{1E}").withUnsafeBytes { try buffer.append($0) } }
-        #expect(buffer.bytes.count == HubHandshake.sizeLimit)
+        expectEqual(buffer.bytes.count, HubHandshake.sizeLimit)
         var other = HubHandshake.Buffer()
         #expect(throws: HubMessageError.self) {
             try Array(repeating: UInt8(0x20), count: 1 << 20).withUnsafeBytes { try other.append($0) }
         }
-        #expect(other.bytes.count == HubHandshake.sizeLimit)
+        expectEqual(other.bytes.count, HubHandshake.sizeLimit)
     }
 
     @Test func `formats have names`() {
-        for format in HubFormat.allCases { #expect(HubFormat(protocolName: format.protocolName) == format) }
-        #expect(HubFormat(protocolName: "MessagePack") == .messagePack)
-        #expect(HubFormat(protocolName: "xml") == nil && HubFormat(protocolName: "") == nil)
+        for format in HubFormat.allCases { expectEqual(HubFormat(protocolName: format.protocolName), format) }
+        expectEqual(HubFormat(protocolName: "MessagePack"), .messagePack)
+        expect(HubFormat(protocolName: "xml") == nil && HubFormat(protocolName: "") == nil)
     }
 }

@@ -1,5 +1,6 @@
 import RealtimeCore
 import SignalRWire
+import TestSupport
 import Testing
 
 @Suite struct JSONMessageTests {
@@ -39,9 +40,9 @@ import Testing
     @Test(arguments: Self.messages)
     func `each message has its text and survives writing and reading`(message: HubMessage, text: String) throws {
         let written = HubMessageWriter.message(message, .json)
-        #expect(written.kind == .text)
-        #expect(String(decoding: written.bytes, as: UTF8.self) == text + "\u{1E}")
-        #expect(try readJSON(text) == .message(message))
+        expectEqual(written.kind, .text)
+        expectEqual(String(decoding: written.bytes, as: UTF8.self), text + "\u{1E}")
+        try expectEqual(readJSON(text), .message(message))
     }
 
     @Test(arguments: [
@@ -77,7 +78,7 @@ import Testing
         (#"{"type":8,"sequenceId":1e2}"#, #"{"type":8,"sequenceId":100}"#),
     ])
     func `other forms of a message are read`(text: String, same: String) throws {
-        #expect(try readJSON(text) == readJSON(same))
+        try expectEqual(readJSON(text), readJSON(same))
         guard case .message = try readJSON(text) else {
             Issue.record("\(text): \(try readJSON(text) as Any)")
             return
@@ -86,7 +87,7 @@ import Testing
 
     @Test(arguments: [("0", 0), ("10", 10), ("-1", -1), ("255", 255), ("9007199254740993", 9_007_199_254_740_993)])
     func `unknown types are reported`(text: String, type: Int) throws {
-        #expect(try readJSON(#"{"type":\#(text),"invocationId":5,"target":{}}"#) == .unknown(type: type))
+        try expectEqual(readJSON(#"{"type":\#(text),"invocationId":5,"target":{}}"#), .unknown(type: type))
     }
 
     static let invalid: [(String, String, Int?, String?)] = [
@@ -139,8 +140,8 @@ import Testing
             Issue.record("\(text): \(outputs)")
             return
         }
-        #expect(error.problem.contains(problem), "\(text): \(error)")
-        #expect(error.type == type && error.invocationID == id, "\(text): \(error)")
+        expect(error.problem.contains(problem), "\(text): \(error)")
+        expect(error.type == type && error.invocationID == id, "\(text): \(error)")
     }
 
     @Test(arguments: Self.messages)
@@ -161,8 +162,8 @@ import Testing
             Issue.record("\(outputs)")
             return
         }
-        #expect(error.problem.contains("UTF-8"))
-        #expect(outputs[1] == .message(.ping))
+        expect(error.problem.contains("UTF-8"))
+        expectEqual(outputs[1], .message(.ping))
     }
 
     /// The limit applies where the value is decoded, so that the call with this ID fails.
@@ -170,7 +171,7 @@ import Testing
         let depth = 100_000
         let result = String(repeating: "[", count: depth) + String(repeating: "]", count: depth)
         let output = try readJSON(#"{"type":3,"invocationId":"1","result":\#(result)}"#)
-        #expect(output == .message(.completion(id: "1", .result(json(result)))))
+        expectEqual(output, .message(.completion(id: "1", .result(json(result)))))
         #expect(throws: (any Error).self) { try HubValueCoder(.json).decode([[Int]].self, from: json(result)) }
     }
 }

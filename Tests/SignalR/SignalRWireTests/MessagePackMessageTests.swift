@@ -55,12 +55,12 @@ private func readMessagePack(_ message: [UInt8]) throws -> HubMessageReader.Outp
     @Test(arguments: Self.messages)
     func `each message has its bytes and survives writing and reading`(message: HubMessage, text: String) throws {
         let written = HubMessageWriter.message(message, .messagePack)
-        #expect(written.kind == .binary)
-        #expect(written.bytes == framed(hex(text)))
-        #expect(try readMessagePack(hex(text)) == .message(message))
+        expectEqual(written.kind, .binary)
+        expectEqual(written.bytes, framed(hex(text)))
+        try expectEqual(readMessagePack(hex(text)), .message(message))
         var appended: [UInt8] = [1, 2]
         HubMessageWriter.append(message, .messagePack, to: &appended)
-        #expect(appended == [1, 2] + written.bytes)
+        expectEqual(appended, [1, 2] + written.bytes)
     }
 
     @Test(arguments: [
@@ -82,7 +82,7 @@ private func readMessagePack(_ message: [UInt8]) throws -> HubMessageReader.Outp
         ("dc 00 01 06", "91 06"), ("dd 00 00 00 01 d3 00 00 00 00 00 00 00 06", "91 06"), ("93 05 de 00 00 d9 01 78", "93 05 80 a1 78"),
     ])
     func `other forms of a message are read`(text: String, same: String) throws {
-        #expect(try readMessagePack(hex(text)) == readMessagePack(hex(same)), "\(text)")
+        try expectEqual(readMessagePack(hex(text)), readMessagePack(hex(same)), "\(text)")
         guard case .message = try readMessagePack(hex(text)) else {
             Issue.record("\(text): \(try readMessagePack(hex(text)) as Any)")
             return
@@ -91,7 +91,7 @@ private func readMessagePack(_ message: [UInt8]) throws -> HubMessageReader.Outp
 
     @Test(arguments: [("91 00", 0), ("91 0a", 10), ("93 63 c0 c1", 99), ("92 ff c1", -1), ("91 cd 03 e8", 1000)])
     func `unknown types are reported`(text: String, type: Int) throws {
-        #expect(try readMessagePack(hex(text)) == .unknown(type: type))
+        try expectEqual(readMessagePack(hex(text)), .unknown(type: type))
     }
 
     static let invalid: [(String, String, Int?, String?)] = [
@@ -152,8 +152,8 @@ private func readMessagePack(_ message: [UInt8]) throws -> HubMessageReader.Outp
             Issue.record("\(text): \(outputs)")
             return
         }
-        #expect(error.problem.contains(problem), "\(text): \(error)")
-        #expect(error.type == type && error.invocationID == id, "\(text): \(error)")
+        expect(error.problem.contains(problem), "\(text): \(error)")
+        expect(error.type == type && error.invocationID == id, "\(text): \(error)")
     }
 
     @Test(arguments: Self.messages)
@@ -183,7 +183,7 @@ private func readMessagePack(_ message: [UInt8]) throws -> HubMessageReader.Outp
     @Test func `the ID of a result that is nested too deeply is known`() throws {
         let result = HubPayload(.messagePack, Array(repeating: 0x91, count: 100_000) + [0xC0])
         let message = HubMessage.completion(id: "1", .result(result))
-        #expect(try read([HubMessageWriter.message(message, .messagePack).bytes], .messagePack) == [.message(message)])
+        try expectEqual(read([HubMessageWriter.message(message, .messagePack).bytes], .messagePack), [.message(message)])
         #expect(throws: (any Error).self) { try HubValueCoder(.messagePack).decode(JSONValue.self, from: result) }
     }
 
@@ -197,22 +197,22 @@ private func readMessagePack(_ message: [UInt8]) throws -> HubMessageReader.Outp
     func `lengths have the bytes of the specification`(length: Int, text: String) throws {
         // A limit one below the length shows which length was read.
         if length > 0 { #expect(throws: HubFramingError.self) { try read([hex(text)], .messagePack, messageLimit: length - 1) } }
-        #expect(try read(hex(text).map { [$0] }, .messagePack, messageLimit: length).count == (length == 0 ? 1 : 0))
+        try expectEqual(read(hex(text).map { [$0] }, .messagePack, messageLimit: length).count, (length == 0 ? 1 : 0))
         guard length > 20, length < 1 << 22 else { return }
         // The item of a message with this length.
         let item = [0xC6] + withUnsafeBytes(of: UInt32(length - 10).bigEndian) { Array($0) } + Array(repeating: 7, count: length - 10)
         let sized = HubMessageWriter.message(.streamItem(id: "a", HubPayload(.messagePack, item)), .messagePack).bytes
-        #expect(sized.count == hex(text).count + length && sized.starts(with: hex(text)))
+        expect(sized.count == hex(text).count + length && sized.starts(with: hex(text)))
     }
 
     @Test(arguments: ["ff ff ff ff 08", "ff ff ff ff ff", "80 80 80 80 80", "80 80 80 80 80 01", "80 80 80 80 10"])
     func `lengths above 2 GiB are errors`(text: String) {
         let error = #expect(throws: HubFramingError.self) { try read([hex(text)], .messagePack, messageLimit: .max) }
-        #expect(error?.description.contains("2 GiB") == true)
+        expectEqual(error?.description.contains("2 GiB"), true)
     }
 
     @Test func `lengths in longer forms are read`() throws {
-        #expect(try read([hex("82 80 80 80 00 91 06")], .messagePack) == [.message(.ping)])
+        try expectEqual(read([hex("82 80 80 80 00 91 06")], .messagePack), [.message(.ping)])
     }
 
     /// A connection's messages, of which some are invalid or unknown, and some are longer than 127 bytes.
@@ -228,12 +228,12 @@ private func readMessagePack(_ message: [UInt8]) throws -> HubMessageReader.Outp
 
     @Test func `a connection that is split at any position yields the same messages`() throws {
         let whole = try read([Self.connection], .messagePack)
-        #expect(whole.count == Self.messages.count + 8)
+        expectEqual(whole.count, Self.messages.count + 8)
         for position in 0...Self.connection.count {
             let parts = [Array(Self.connection[..<position]), Array(Self.connection[position...])]
-            #expect(try read(parts, .messagePack) == whole, "split at \(position)")
+            try expectEqual(read(parts, .messagePack), whole, "split at \(position)")
         }
-        #expect(try read(Self.connection.map { [$0] }, .messagePack) == whole)
+        try expectEqual(read(Self.connection.map { [$0] }, .messagePack), whole)
     }
 
     @Test(arguments: seeds(200))
@@ -247,11 +247,11 @@ private func readMessagePack(_ message: [UInt8]) throws -> HubMessageReader.Outp
             parts.append(Array(rest.prefix(length)))
             rest = rest.dropFirst(length)
         }
-        #expect(try read(parts, .messagePack) == whole, "\(replay(seed))")
+        try expectEqual(read(parts, .messagePack), whole, "\(replay(seed))")
     }
 
     @Test func `a message over the limit is an error before it arrives`() throws {
-        #expect(try read([hex("02 91 06")], .messagePack, messageLimit: 2) == [.message(.ping)])
+        try expectEqual(read([hex("02 91 06")], .messagePack, messageLimit: 2), [.message(.ping)])
         var reader = HubMessageReader(.messagePack, messageLimit: 2)
         #expect(throws: HubFramingError.self) { try reader.read(hex("03")) }
         #expect(throws: HubFramingError.self) { try reader.read(hex("02 91 06")) }

@@ -1,5 +1,6 @@
 import RealtimeCore
 import SignalRWire
+import TestSupport
 import Testing
 
 @Suite struct NegotiationTests {
@@ -18,15 +19,15 @@ import Testing
     ])
     func `a request appends to the path and the query`(base: String, origin: String, target: String) throws {
         let endpoint = HubNegotiation.endpoint(try Endpoint(base))
-        #expect(endpoint.origin == origin && endpoint.target == target)
+        expect(endpoint.origin == origin && endpoint.target == target)
     }
 
     @Test func `a request asks for stateful reconnect once, and only on request`() throws {
         let base = try Endpoint("https://x/c")
-        #expect(HubNegotiation.endpoint(base, useStatefulReconnect: true).query == "negotiateVersion=1&useStatefulReconnect=true")
-        #expect(HubNegotiation.endpoint(base, useStatefulReconnect: false).query == "negotiateVersion=1")
+        expectEqual(HubNegotiation.endpoint(base, useStatefulReconnect: true).query, "negotiateVersion=1&useStatefulReconnect=true")
+        expectEqual(HubNegotiation.endpoint(base, useStatefulReconnect: false).query, "negotiateVersion=1")
         let other = try Endpoint("https://x/c?useStatefulReconnect=false&negotiateVersion=0")
-        #expect(HubNegotiation.endpoint(other, useStatefulReconnect: true).query == other.query)
+        expectEqual(HubNegotiation.endpoint(other, useStatefulReconnect: true).query, other.query)
     }
 
     @Test(arguments: [
@@ -34,7 +35,7 @@ import Testing
     ])
     func `the transport's URL contains the token`(base: String, token: String?, target: String) throws {
         let endpoint = HubNegotiation.connectEndpoint(try Endpoint(base), token: token)
-        #expect(endpoint.scheme == "https" && endpoint.target == target)
+        expect(endpoint.scheme == "https" && endpoint.target == target)
     }
 
     @Test(arguments: [
@@ -44,7 +45,7 @@ import Testing
     ])
     func `a server reads the query of a request`(query: String, version: Int, useStatefulReconnect: Bool) throws {
         let request = try HubNegotiation.Request(query: query)
-        #expect(request.version == version && request.useStatefulReconnect == useStatefulReconnect)
+        expect(request.version == version && request.useStatefulReconnect == useStatefulReconnect)
     }
 
     @Test(arguments: [
@@ -56,7 +57,7 @@ import Testing
     ])
     func `a server rejects an invalid version as ASP.NET Core does`(query: String, message: String) {
         let error = #expect(throws: NegotiateError.self) { try HubNegotiation.Request(query: query) }
-        #expect(error?.message == message)
+        expectEqual(error?.message, message)
     }
 
     // MARK: Responses
@@ -73,66 +74,66 @@ import Testing
     @Test func `a response of version 1 has a secret token`() throws {
         let text = #"{"negotiateVersion":1,"connectionId":"i","connectionToken":"t","availableTransports":\#(Self.transports)}"#
         let connection = try #require(try self.connection(text))
-        #expect(connection == NegotiateResponse.Connection(id: "i", secretToken: "t", transports: Self.offers))
-        #expect(connection.token == "t" && connection.transports.map(\.transport) == [.webSockets, .serverSentEvents])
-        #expect(NegotiateResponse.connection(connection).bytes == bytes(text))
+        expectEqual(connection, NegotiateResponse.Connection(id: "i", secretToken: "t", transports: Self.offers))
+        expect(connection.token == "t" && connection.transports.map(\.transport) == [.webSockets, .serverSentEvents])
+        expectEqual(NegotiateResponse.connection(connection).bytes, bytes(text))
     }
 
     @Test(arguments: ["", #""negotiateVersion":0,"#, #""negotiateVersion":null,"#])
     func `in a response of version 0, the ID is the token`(version: String) throws {
         let connection = try #require(
             try self.connection(#"{\#(version)"connectionId":"i","connectionToken":"t","availableTransports":\#(Self.transports)}"#))
-        #expect(connection == NegotiateResponse.Connection(id: "i", secretToken: nil, version: 0, transports: Self.offers))
-        #expect(connection.token == "i")
+        expectEqual(connection, NegotiateResponse.Connection(id: "i", secretToken: nil, version: 0, transports: Self.offers))
+        expectEqual(connection.token, "i")
     }
 
     @Test func `optional members are read and written`() throws {
         let text =
             #"{"useStatefulReconnect":true,"negotiateVersion":1,"connectionId":"i","connectionToken":"t","availableTransports":[],"tokenLifetimeSeconds":3600}"#
         let connection = try #require(try self.connection(text))
-        #expect(connection.useStatefulReconnect && connection.tokenLifetime == 3600 && connection.transports == [])
-        #expect(NegotiateResponse.connection(connection).bytes == bytes(text))
+        expect(connection.useStatefulReconnect && connection.tokenLifetime == 3600 && connection.transports == [])
+        expectEqual(NegotiateResponse.connection(connection).bytes, bytes(text))
     }
 
     @Test func `unknown members, transports and formats are kept out of the way`() throws {
         let connection = try #require(
             try self.connection(
                 #"{"x":[],"connectionId":"i","availableTransports":[{"transport":"Pigeons","transferFormats":["Paper"],"y":1}]}"#))
-        #expect(connection.transports.map(\.name) == ["Pigeons"] && connection.transports[0].transport == nil)
-        #expect(!connection.transports[0].supports(.json) && !connection.transports[0].supports(.messagePack))
+        expect(connection.transports.map(\.name) == ["Pigeons"] && connection.transports[0].transport == nil)
+        expect(!connection.transports[0].supports(.json) && !connection.transports[0].supports(.messagePack))
     }
 
     @Test func `server-sent events carry no MessagePack`() {
         for transport in HubTransport.allCases {
-            #expect(HubTransportOffer(transport).supports(.json))
-            #expect(HubTransportOffer(transport).supports(.messagePack) == (transport != .serverSentEvents))
+            expect(HubTransportOffer(transport).supports(.json))
+            expectEqual(HubTransportOffer(transport).supports(.messagePack), (transport != .serverSentEvents))
         }
     }
 
     @Test func `a response redirects, with or without a token`() throws {
         let redirect = NegotiateResponse.Redirect(url: "https://x/client/?hub=chat", accessToken: "a")
         let text = #"{"url":"https://x/client/?hub=chat","accessToken":"a"}"#
-        #expect(try NegotiateResponse(parsing: bytes(text)) == .redirect(redirect))
-        #expect(NegotiateResponse.redirect(redirect).bytes == bytes(text))
+        try expectEqual(NegotiateResponse(parsing: bytes(text)), .redirect(redirect))
+        expectEqual(NegotiateResponse.redirect(redirect).bytes, bytes(text))
         // Servers may send a list of transports as well.
-        #expect(
-            try NegotiateResponse(parsing: bytes(#"{"url":"https://x","availableTransports":[]}"#))
-                == .redirect(NegotiateResponse.Redirect(url: "https://x", accessToken: nil)))
+        try expectEqual(
+            NegotiateResponse(parsing: bytes(#"{"url":"https://x","availableTransports":[]}"#)),
+            .redirect(NegotiateResponse.Redirect(url: "https://x", accessToken: nil)))
     }
 
     @Test func `a redirect has the lifetime of the application's token`() throws {
         let redirect = NegotiateResponse.Redirect(url: "https://x", accessToken: "a", tokenLifetime: 3600)
         let text = #"{"url":"https://x","accessToken":"a","tokenLifetimeSeconds":3600}"#
-        #expect(try NegotiateResponse(parsing: bytes(text)) == .redirect(redirect))
-        #expect(NegotiateResponse.redirect(redirect).bytes == bytes(text))
-        #expect(NegotiateResponse.redirect(redirect).tokenLifetime == 3600 && NegotiateResponse.error("no").tokenLifetime == nil)
+        try expectEqual(NegotiateResponse(parsing: bytes(text)), .redirect(redirect))
+        expectEqual(NegotiateResponse.redirect(redirect).bytes, bytes(text))
+        expect(NegotiateResponse.redirect(redirect).tokenLifetime == 3600 && NegotiateResponse.error("no").tokenLifetime == nil)
     }
 
     // MARK: Refreshes
 
     @Test func `a refresh appends to the path, and has the token of the connection`() throws {
         let endpoint = HubNegotiation.refreshEndpoint(try Endpoint("wss://host/hub/?a=b"), token: "a+/=")
-        #expect(endpoint.origin == "https://host" && endpoint.target == "/hub/refresh?a=b&id=a%2B%2F%3D")
+        expect(endpoint.origin == "https://host" && endpoint.target == "/hub/refresh?a=b&id=a%2B%2F%3D")
     }
 
     @Test(arguments: [
@@ -141,36 +142,36 @@ import Testing
         (#"{"accessToken":"a"}"#, RefreshResponse(accessToken: "a")),
     ])
     func `the response to a refresh survives writing and reading`(text: String, response: RefreshResponse) {
-        #expect(RefreshResponse(parsing: bytes(text)) == response && response.bytes == bytes(text))
+        expect(RefreshResponse(parsing: bytes(text)) == response && response.bytes == bytes(text))
     }
 
     @Test func `other members of the response to a refresh are ignored`() {
         let text = #"{"refreshedAt":"2026","accessToken":"","tokenLifetimeSeconds":"60","connectionId":7}"#
-        #expect(RefreshResponse(parsing: bytes(text)) == RefreshResponse())
-        #expect(RefreshResponse(parsing: bytes("[]")) == nil && RefreshResponse(parsing: []) == nil)
+        expectEqual(RefreshResponse(parsing: bytes(text)), RefreshResponse())
+        expect(RefreshResponse(parsing: bytes("[]")) == nil && RefreshResponse(parsing: []) == nil)
     }
 
     @Test func `a rejected refresh has a code, and perhaps a text`() {
         let text = #"{"error":"invalid_token","error_description":"Expired."}"#
         let rejection = RefreshRejection("invalid_token", "Expired.")
-        #expect(RefreshRejection(parsing: bytes(text)) == rejection && rejection.bytes == bytes(text))
-        #expect(RefreshRejection(parsing: RefreshRejection("x", nil).bytes) == RefreshRejection("x", nil))
-        for text in ["", "{}", "[]", #"{"error":1}"#] { #expect(RefreshRejection(parsing: bytes(text)) == nil) }
+        expect(RefreshRejection(parsing: bytes(text)) == rejection && rejection.bytes == bytes(text))
+        expectEqual(RefreshRejection(parsing: RefreshRejection("x", nil).bytes), RefreshRejection("x", nil))
+        for text in ["", "{}", "[]", #"{"error":1}"#] { expectNil(RefreshRejection(parsing: bytes(text))) }
     }
 
     @Test func `a response refuses`() throws {
         let text = #"{"error":"Not \"now\"."}"#
-        #expect(try NegotiateResponse(parsing: bytes(text)) == .error("Not \"now\"."))
-        #expect(NegotiateResponse.error("Not \"now\".").bytes == bytes(text))
+        try expectEqual(NegotiateResponse(parsing: bytes(text)), .error("Not \"now\"."))
+        expectEqual(NegotiateResponse.error("Not \"now\".").bytes, bytes(text))
         // The error comes before everything else.
-        #expect(try NegotiateResponse(parsing: bytes(#"{"error":"e","ProtocolVersion":"1","url":"https://x"}"#)) == .error("e"))
+        try expectEqual(NegotiateResponse(parsing: bytes(#"{"error":"e","ProtocolVersion":"1","url":"https://x"}"#)), .error("e"))
     }
 
     @Test func `a server of ASP.NET SignalR is recognized`() {
         let error = #expect(throws: NegotiateError.self) {
             try NegotiateResponse(parsing: bytes(#"{"Url":"/signalr","ConnectionToken":"t","ProtocolVersion":"1.5","TryWebSockets":true}"#))
         }
-        #expect(error?.code == .oldServer && error?.message.contains("ASP.NET Core") == true)
+        expect(error?.code == .oldServer && error?.message.contains("ASP.NET Core") == true)
     }
 
     @Test(arguments: [
@@ -192,8 +193,8 @@ import Testing
     ])
     func `a malformed response is an error that says what to do`(text: String, code: NegotiateError.Code, problem: String) {
         let error = #expect(throws: NegotiateError.self) { try NegotiateResponse(parsing: bytes(text)) }
-        #expect(error?.code == code && error?.message.contains(problem) == true, "\(error as Any)")
-        #expect(error?.message.contains("Check") == true)
+        expect(error?.code == code && error?.message.contains(problem) == true, "\(error as Any)")
+        expectEqual(error?.message.contains("Check"), true)
     }
 
     @Test func `a truncated response is an error`() {
@@ -212,8 +213,8 @@ import Testing
             "\(NegotiateResponse.redirect(redirect))",
             String(reflecting: NegotiateResponse.connection(connection)), String(reflecting: NegotiateResponse.redirect(redirect)),
         ] {
-            #expect(!text.contains("secret\"") && !text.contains("=secret") && text.contains("redacted"), "\(text)")
+            expect(!text.contains("secret\"") && !text.contains("=secret") && text.contains("redacted"), "\(text)")
         }
-        #expect("\(connection)".contains("public"))
+        expect("\(connection)".contains("public"))
     }
 }

@@ -1,6 +1,7 @@
 import Foundation
 import RealtimeCoding
 import SignalRWire
+import TestSupport
 import Testing
 
 @Suite struct ValueTests {
@@ -18,7 +19,7 @@ import Testing
 
     private func text<Value: Encodable>(_ value: Value) throws -> String {
         let payload = try self.coder.payload(value)
-        #expect(payload.format == .json)
+        expectEqual(payload.format, .json)
         return String(decoding: payload.bytes, as: UTF8.self)
     }
 
@@ -48,7 +49,7 @@ import Testing
         try self.expectRoundTrip(
             Item(id: id, name: "n", level: .high, link: nil), #"{"id":"11111111-2222-3333-4444-55555555ABCD","name":"n","level":1}"#)
         // .NET writes IDs in lower case.
-        #expect(try self.coder.decode(UUID.self, from: json(#""11111111-2222-3333-4444-55555555abcd""#)) == id)
+        try expectEqual(self.coder.decode(UUID.self, from: json(#""11111111-2222-3333-4444-55555555abcd""#)), id)
     }
 
     // MARK: Dates
@@ -61,8 +62,8 @@ import Testing
         (0.99999999, "2001-01-01T00:00:00.9999999Z"), (1e-9, "2001-01-01T00:00:00Z"),
     ])
     func `dates are written in UTC with the digits that they need`(seconds: Double, text: String) throws {
-        #expect(try self.text(Date(timeIntervalSinceReferenceDate: seconds)) == "\"\(text)\"")
-        #expect(try self.text([Date(timeIntervalSinceReferenceDate: seconds)]) == "[\"\(text)\"]")
+        try expectEqual(self.text(Date(timeIntervalSinceReferenceDate: seconds)), "\"\(text)\"")
+        try expectEqual(self.text([Date(timeIntervalSinceReferenceDate: seconds)]), "[\"\(text)\"]")
     }
 
     @Test(arguments: [
@@ -73,7 +74,7 @@ import Testing
     ])
     func `dates are read with any offset, or with none as UTC`(text: String, seconds: Double) throws {
         let date = try self.coder.decode(Date.self, from: json("\"\(text)\""))
-        #expect(date.timeIntervalSinceReferenceDate == seconds)
+        expectEqual(date.timeIntervalSinceReferenceDate, seconds)
     }
 
     @Test(arguments: [
@@ -88,7 +89,7 @@ import Testing
         for _ in 0..<1000 {
             date = date.nextUp + 12.3456789
             let value = Date(timeIntervalSinceReferenceDate: date)
-            #expect(try self.coder.decode(Date.self, from: self.coder.payload(value)) == value)
+            try expectEqual(self.coder.decode(Date.self, from: self.coder.payload(value)), value)
         }
     }
 
@@ -102,31 +103,31 @@ import Testing
     }
 
     @Test func `null is a value`() throws {
-        #expect(HubPayload.null(.json).isNull && !json("0").isNull)
-        #expect(HubPayload.null(.messagePack).isNull && !HubPayload(.messagePack, [0]).isNull)
-        #expect(try self.coder.decode(Int?.self, from: .null(.json)) == nil)
+        expect(HubPayload.null(.json).isNull && !json("0").isNull)
+        expect(HubPayload.null(.messagePack).isNull && !HubPayload(.messagePack, [0]).isNull)
+        try expectNil(self.coder.decode(Int?.self, from: .null(.json)))
         #expect(throws: DecodingError.self) { try self.coder.decode(Int.self, from: .null(.json)) }
     }
 
     // MARK: Arguments
 
     @Test func `arguments are encoded as an array, from a pack or a list`() throws {
-        #expect(try self.coder.arguments() == json("[]"))
-        #expect(try self.coder.arguments(1, "a", [true], Int?.none) == json(#"[1,"a",[true],null]"#))
-        #expect(try self.coder.arguments([1, 2]) == json("[[1,2]]"))
-        #expect(try self.coder.arguments(of: []) == json("[]"))
+        try expectEqual(self.coder.arguments(), json("[]"))
+        try expectEqual(self.coder.arguments(1, "a", [true], Int?.none), json(#"[1,"a",[true],null]"#))
+        try expectEqual(self.coder.arguments([1, 2]), json("[[1,2]]"))
+        try expectEqual(self.coder.arguments(of: []), json("[]"))
         let values: [any Encodable] = [1, "a", [true], Int?.none, Date(timeIntervalSinceReferenceDate: 0)]
-        #expect(try self.coder.arguments(of: values) == json(#"[1,"a",[true],null,"2001-01-01T00:00:00Z"]"#))
+        try expectEqual(self.coder.arguments(of: values), json(#"[1,"a",[true],null,"2001-01-01T00:00:00Z"]"#))
     }
 
     @Test func `an argument that can't be encoded is named`() {
         let error = #expect(throws: HubValueError.self) { try self.coder.arguments("a", ["x": [1, Double.nan]]) }
-        #expect(
+        expect(
             error?.argument == 1
                 && error?.problem.contains("Argument 2 of 2 (Dictionary<String, Array<Double>>) can't be encoded: ") == true)
-        #expect(error?.underlying is EncodingError)
+        expect(error?.underlying is EncodingError)
         let other = #expect(throws: HubValueError.self) { try self.coder.arguments(of: [Double.infinity]) }
-        #expect(other?.argument == 0 && other?.problem.contains("Argument 1 of 1 (Double)") == true)
+        expect(other?.argument == 0 && other?.problem.contains("Argument 1 of 1 (Double)") == true)
     }
 
     @Test(arguments: HubFormat.allCases)
@@ -136,19 +137,19 @@ import Testing
         let values: [any Encodable] = [1, "é\n", true, 1.5, [true], Int?.none, date, ["x": 1]]
         var arguments = try coder.decodeArguments(coder.arguments(of: values))
         var other = arguments
-        #expect(try arguments.count() == 8)
+        try expectEqual(arguments.count(), 8)
         for _ in 0..<2 {
             // The first time, all are parsed already.
-            #expect(try arguments.next(Int.self) == 1)
-            #expect(try arguments.next(String.self) == "é\n")
-            #expect(try arguments.next(Bool.self))
-            #expect(try arguments.next(Double.self) == 1.5)
+            try expectEqual(arguments.next(Int.self), 1)
+            try expectEqual(arguments.next(String.self), "é\n")
+            try expect(arguments.next(Bool.self))
+            try expectEqual(arguments.next(Double.self), 1.5)
             var copy = arguments
-            #expect(try copy.next([Bool].self) == [true])
-            #expect(try arguments.next([Bool].self) == [true])
-            #expect(try arguments.next(Int?.self) == nil)
-            #expect(try arguments.next(Date.self) == date)
-            #expect(try arguments.next([String: Int].self) == ["x": 1])
+            try expectEqual(copy.next([Bool].self), [true])
+            try expectEqual(arguments.next([Bool].self), [true])
+            try expectNil(arguments.next(Int?.self))
+            try expectEqual(arguments.next(Date.self), date)
+            try expectEqual(arguments.next([String: Int].self), ["x": 1])
             #expect(throws: HubValueError.self) { try arguments.next(Int.self) }
             swap(&arguments, &other)
         }
@@ -168,8 +169,8 @@ import Testing
                 _ = try? parsed.count()
                 for index in 0...position {
                     let (first, second) = (Result { try direct.next(type) }, Result { try parsed.next(type) })
-                    #expect((try? first.get()) == (try? second.get()), "\(text) at \(index)")
-                    if case (.failure(let first), .failure(let second)) = (first, second) { #expect("\(first)" == "\(second)") }
+                    expectEqual((try? first.get()), (try? second.get()), "\(text) at \(index)")
+                    if case (.failure(let first), .failure(let second)) = (first, second) { expectEqual("\(first)", "\(second)") }
                 }
             }
         }
@@ -184,29 +185,29 @@ import Testing
     @Test func `arguments are decoded as a tuple`() throws {
         let arguments = try self.coder.decodeArguments(json(#"[1,"a",null]"#))
         let (number, text, nothing) = try arguments.decode(Int.self, String.self, Bool?.self)
-        #expect(number == 1 && text == "a" && nothing == nil)
+        expect(number == 1 && text == "a" && nothing == nil)
         let (first, second) = try arguments.decode(Int.self, String.self, ignoresMore: true)
-        #expect(first == 1 && second == "a")
-        #expect(try arguments.decode(Int.self, ignoresMore: true) == 1)
+        expect(first == 1 && second == "a")
+        try expectEqual(arguments.decode(Int.self, ignoresMore: true), 1)
         try self.coder.decodeArguments(json("[]")).decode()
     }
 
     @Test func `errors of arguments name the position, the type and the number of arguments`() throws {
         let arguments = try self.coder.decodeArguments(json(#"[1,"a",{"x":[true]}]"#))
         func problem(_ body: () throws -> Void) -> String? { #expect(throws: HubValueError.self, performing: body)?.problem }
-        #expect(
-            problem { _ = try arguments.decode(Int.self, Int.self, ignoresMore: true) }
-                == "Argument 2 of 3 can't be decoded as Int: a value at [1] isn't of type Int.")
-        #expect(
-            problem { _ = try arguments.decode(Int.self, String.self, JSONValue.self, Int.self, ignoresMore: true) }
-                == "Expected argument 4 of type Int, received 3 arguments.")
-        #expect(
+        expectEqual(
+            problem { _ = try arguments.decode(Int.self, Int.self, ignoresMore: true) },
+            "Argument 2 of 3 can't be decoded as Int: a value at [1] isn't of type Int.")
+        expectEqual(
+            problem { _ = try arguments.decode(Int.self, String.self, JSONValue.self, Int.self, ignoresMore: true) },
+            "Expected argument 4 of type Int, received 3 arguments.")
+        expectEqual(
             problem { _ = try arguments.decode(Int.self, String.self, [String: [Int]].self, ignoresMore: true) }?.contains(
-                "Argument 3 of 3 can't be decoded as Dictionary<String, Array<Int>>: ") == true)
-        #expect(problem { _ = try arguments.decode(Int.self, String.self) } == "Expected 2 arguments (Int, String), received 3.")
-        #expect(problem { _ = try arguments.decode(Int.self) } == "Expected 1 argument (Int), received 3.")
-        #expect(problem { try arguments.decode() } == "Expected 0 arguments, received 3.")
-        #expect(problem { _ = try arguments.decode(Int.self, Int.self, JSONValue.self) }?.contains("Argument 2 of 3") == true)
+                "Argument 3 of 3 can't be decoded as Dictionary<String, Array<Int>>: "), true)
+        expectEqual(problem { _ = try arguments.decode(Int.self, String.self) }, "Expected 2 arguments (Int, String), received 3.")
+        expectEqual(problem { _ = try arguments.decode(Int.self) }, "Expected 1 argument (Int), received 3.")
+        expectEqual(problem { try arguments.decode() }, "Expected 0 arguments, received 3.")
+        expectEqual(problem { _ = try arguments.decode(Int.self, Int.self, JSONValue.self) }?.contains("Argument 2 of 3"), true)
     }
 
     /// Values and the texts of errors that the application throws may be secrets.
@@ -231,8 +232,9 @@ import Testing
             #expect(throws: HubValueError.self) { try arguments.decode(Corrupted.self, ignoresMore: true) }?.problem,
             #expect(throws: HubValueError.self) { try self.coder.arguments(Talkative()) }?.problem,
         ]
-        #expect(
-            problems == [
+        expectEqual(
+            problems,
+            [
                 "Argument 1 of 2 can't be decoded as Suit: a value at [0] is invalid.",
                 "Argument 2 of 2 can't be decoded as Dictionary<String, Array<Int>>: a value at [1].a[0] isn't of type Int.",
                 "Argument 1 of 2 can't be decoded as Talkative: it threw an error of type Failed.",
@@ -244,7 +246,7 @@ import Testing
     @Test(arguments: ["", "{}", "1", "[1", "[1,]", "[1]x"])
     func `arguments that aren't an array are an error`(text: String) {
         let error = #expect(throws: HubValueError.self) { try self.coder.decodeArguments(json(text)).decode(Int.self) }
-        #expect(error?.problem.contains("The arguments can't be read: ") == true && error?.argument == nil)
+        expect(error?.problem.contains("The arguments can't be read: ") == true && error?.argument == nil)
     }
 
     // MARK: MessagePack
@@ -279,9 +281,9 @@ import Testing
         try self.expectRoundTrip([1: "a"], packed: "81 01 a1 61")
         try self.expectRoundTrip(Color.red, packed: "a3 72 65 64")
         try self.expectRoundTrip(Level.high, packed: "01")
-        #expect(try self.packed.decode(Double.self, from: messagePack(3)) == 3)
-        #expect(try self.packed.payload(UUID()).bytes.starts(with: [0xD9, 36]))
-        #expect(try self.packed.payload(Double.infinity).bytes == hex("cb 7f f0 00 00 00 00 00 00"))
+        try expectEqual(self.packed.decode(Double.self, from: messagePack(3)), 3)
+        try expect(self.packed.payload(UUID()).bytes.starts(with: [0xD9, 36]))
+        try expectEqual(self.packed.payload(Double.infinity).bytes, hex("cb 7f f0 00 00 00 00 00 00"))
     }
 
     /// .NET ignores properties with other names without an error.
@@ -290,22 +292,22 @@ import Testing
         try self.expectRoundTrip(
             person, packed: "82 a8 55 73 65 72 4e 61 6d 65 a1 6e a5 53 75 70 65 72 81 a6 74 68 65 4b 65 79 01")
         let lower = try HubValueCoder(MessagePackEncoder(), MessagePackDecoder()).payload(person)
-        #expect(lower.bytes.starts(with: hex("82 a8 75 73 65 72")))
-        #expect(try self.packed.decode(Person.self, from: lower) == person)
+        expect(lower.bytes.starts(with: hex("82 a8 75 73 65 72")))
+        try expectEqual(self.packed.decode(Person.self, from: lower), person)
     }
 
     @Test func `in MessagePack, arguments are encoded as an array and decoded one at a time`() throws {
-        #expect(try self.packed.arguments() == messagePack(0x90))
+        try expectEqual(self.packed.arguments(), messagePack(0x90))
         let values: [any Encodable] = [1, "a", [true], Int?.none]
         let payload = messagePack(0x94, 1, 0xA1, 0x61, 0x91, 0xC3, 0xC0)
-        #expect(try self.packed.arguments(of: values) == payload)
-        #expect(try self.packed.arguments(1, "a", [true], Int?.none) == payload)
-        #expect(try self.packed.arguments(of: Array(repeating: 1, count: 20)).bytes == hex("dc 00 14") + Array(repeating: 1, count: 20))
+        try expectEqual(self.packed.arguments(of: values), payload)
+        try expectEqual(self.packed.arguments(1, "a", [true], Int?.none), payload)
+        try expectEqual(self.packed.arguments(of: Array(repeating: 1, count: 20)).bytes, hex("dc 00 14") + Array(repeating: 1, count: 20))
         let arguments = try self.packed.decodeArguments(payload)
         let (number, text, list, nothing) = try arguments.decode(Int.self, String.self, [Bool].self, Int?.self)
-        #expect(number == 1 && text == "a" && list == [true] && nothing == nil)
+        expect(number == 1 && text == "a" && list == [true] && nothing == nil)
         let error = #expect(throws: HubValueError.self) { try arguments.decode(Int.self, Int.self, ignoresMore: true) }
-        #expect(
+        expect(
             error?.argument == 1 && error?.problem.contains("Argument 2 of 4 can't be decoded as Int: a value") == true)
         #expect(throws: HubValueError.self) { try arguments.decode(Int.self) }
         for bytes in [[], [0x91], [0x80], [0x90, 0x01], [0x92, 0x01], [0x91, 0xC1]] as [[UInt8]] {
@@ -334,16 +336,16 @@ import Testing
     @Test func `other coders encode and decode each value`() throws {
         let coder = HubValueCoder(.json, custom: FoundationCoder())
         let date = Date(timeIntervalSince1970: 1)
-        #expect(try coder.payload(date) == json("1000"))
-        #expect(try coder.decode(Date.self, from: json(" 1000")) == date)
+        try expectEqual(coder.payload(date), json("1000"))
+        try expectEqual(coder.decode(Date.self, from: json(" 1000")), date)
         let payload = try coder.arguments(date, ["a": "]"], "x,[")
         let arguments = try coder.decodeArguments(payload)
         let values = try arguments.decode(Date.self, [String: String].self, String.self)
-        #expect(values.0 == date && values.1 == ["a": "]"] && values.2 == "x,[")
+        expect(values.0 == date && values.1 == ["a": "]"] && values.2 == "x,[")
         #expect(throws: HubValueError.self) { try arguments.decode(Date.self, [String: String].self, Int.self) }
         #expect(throws: HubValueError.self) { try arguments.decode(Date.self) }
         try coder.decodeArguments(json(" [ ] ")).decode()
-        #expect(try coder.decodeArguments(coder.arguments(of: [date, 2])).decode(Date.self, Int.self).1 == 2)
+        try expectEqual(coder.decodeArguments(coder.arguments(of: [date, 2])).decode(Date.self, Int.self).1, 2)
         for text in ["", "{}", "[1", "[1,]", "[1]x", "[1 2]"] {
             #expect(throws: HubValueError.self, "\(text)") { try coder.decodeArguments(json(text)) }
         }

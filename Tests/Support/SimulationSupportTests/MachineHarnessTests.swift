@@ -32,15 +32,15 @@ private struct LineHarness: TextHarness {
 
     @Test func `inputs return the events and then the commands as lines`() {
         var harness = LineHarness()
-        #expect(harness.start() == ["open #1 ws://line/"])
-        #expect(harness.opened(harness.connection) == [] && harness.receive("hello") == [])
-        #expect(harness.request("a", 7) == ["#1 ? a"])
-        #expect(harness.receive("= a", "news", "hidden", "sports") == ["event news", "event sports", "resume 7 event a"])
-        #expect(harness.events == ["news", "hidden", "sports"])
-        #expect(harness.takeEvents() == ["news", "hidden", "sports"] && harness.events == [])
+        expectEqual(harness.start(), ["open #1 ws://line/"])
+        expect(harness.opened(harness.connection) == [] && harness.receive("hello") == [])
+        expectEqual(harness.request("a", 7), ["#1 ? a"])
+        expectEqual(harness.receive("= a", "news", "hidden", "sports"), ["event news", "event sports", "resume 7 event a"])
+        expectEqual(harness.events, ["news", "hidden", "sports"])
+        expect(harness.takeEvents() == ["news", "hidden", "sports"] && harness.events == [])
         harness.request("b", 8)
-        #expect(harness.stop() == ["close #1 1000", "fail 8 ended", "finish"])
-        #expect(harness.close(.requested) == [])
+        expectEqual(harness.stop(), ["close #1 1000", "fail 8 ended", "finish"])
+        expectEqual(harness.close(.requested), [])
     }
 
     @Test func `all commands have lines, except for log messages, which are recorded`() {
@@ -54,26 +54,26 @@ private struct LineHarness: TextHarness {
             effects.log(.info, "information")
             effects.log(.debug, "below the level")
         }
-        #expect(lines == ["abandon #3", "cancel 2", "#3 ping", "#3 2 bytes", "end 8"])
-        #expect(harness.logged == ["information"])
+        expectEqual(lines, ["abandon #3", "cancel 2", "#3 ping", "#3 2 bytes", "end 8"])
+        expectEqual(harness.logged, ["information"])
     }
 
     @Test func `events of other consumers are separate`() {
         var harness = Self.connected()
         harness.step { $0.subscribe(ConsumerID(rawValue: 5), &$2) }
-        #expect(harness.receive("one") == ["event one"])
-        #expect(harness.take() == [5: ["event one"]] && harness.take() == [:])
+        expectEqual(harness.receive("one"), ["event one"])
+        expect(harness.take() == [5: ["event one"]] && harness.take() == [:])
         harness.step { _, _, effects in effects.commands.append(.endConsumers([ConsumerID(rawValue: 5)], .ended)) }
-        #expect(harness.receive("two") == ["event two"] && harness.take() == [:])
+        expect(harness.receive("two") == ["event two"] && harness.take() == [:])
     }
 
     @Test func `time advances from deadline to deadline`() {
         var harness = Self.connected()
-        #expect(harness.advance(by: .seconds(59)) == [])
-        #expect(harness.advance(by: .seconds(1)) == ["#1 ."])
-        #expect(harness.now == Instant(nanoseconds: 60_000_000_000))
-        #expect(harness.advance(by: .seconds(30)).first == "abandon #1")
-        #expect(harness.now == Instant(nanoseconds: 90_000_000_000))
+        expectEqual(harness.advance(by: .seconds(59)), [])
+        expectEqual(harness.advance(by: .seconds(1)), ["#1 ."])
+        expectEqual(harness.now, Instant(nanoseconds: 60_000_000_000))
+        expectEqual(harness.advance(by: .seconds(30)).first, "abandon #1")
+        expectEqual(harness.now, Instant(nanoseconds: 90_000_000_000))
     }
 
     @Test func `a deadline that stays is found`() {
@@ -110,13 +110,13 @@ private struct LineHarness: TextHarness {
         let received = EventRecorder<String>()
         var socket: RawSocket? = RawSocket(network.webSocket, address, "/") { received.record(String(decoding: $0.bytes, as: UTF8.self)) }
         socket?.send([.text("a"), .text("b")])
-        #expect(received.all == ["hello", "a", "b"] && echo.connections.count == 1)
+        expect(received.all == ["hello", "a", "b"] && echo.connections.count == 1)
         echo.connections.close(.goingAway, "bye")
-        #expect(socket?.endings.all == [.peer(.goingAway, "bye")] && echo.connections.count == 0)
+        expect(socket?.endings.all == [.peer(.goingAway, "bye")] && echo.connections.count == 0)
         socket = RawSocket(network.webSocket, address, "/") { _ in }
-        #expect(echo.connections.accepted == 2 && echo.connections.ends.all.count == 1)
+        expect(echo.connections.accepted == 2 && echo.connections.ends.all.count == 1)
         // Releasing the client ends the connection.
         socket = nil
-        #expect(echo.connections.count == 0 && echo.connections.ends.all.count == 2)
+        expect(echo.connections.count == 0 && echo.connections.ends.all.count == 2)
     }
 }

@@ -18,12 +18,13 @@ struct RecoveryRunTests {
         }
         RecoveryRun(faults: .seconds(10), settling: .seconds(20), recovery: .seconds(30), ending: .seconds(40)).perform(
             on: network, [client], faultsEnd: { note("end of faults") }, settled: { note("settled") }, recovered: { note("recovered") })
-        #expect(
-            phases == [
+        expectEqual(
+            phases,
+            [
                 "end of faults at 10, faults: false", "settled at 30, faults: false", "recovered at 60, faults: false",
             ])
-        #expect(simulation.violation == nil && client.hasFinished && simulation.now == Instant(nanoseconds: 100_000_000_000))
-        #expect(network.conditions.resets == 0 && client.totals.counts["attempts"]! > 0 && network.counts["connections"] == 0)
+        expect(simulation.violation == nil && client.hasFinished && simulation.now == Instant(nanoseconds: 100_000_000_000))
+        expect(network.conditions.resets == 0 && client.totals.counts["attempts"]! > 0 && network.counts["connections"] == 0)
     }
 
     @Test func `a client that doesn't end is found`() {
@@ -35,7 +36,7 @@ struct RecoveryRunTests {
         var hasRecovered = false
         let run = RecoveryRun(faults: .seconds(1), settling: .seconds(1), recovery: .seconds(1), ending: .seconds(1))
         run.perform(on: network, [client], settled: {}, recovered: { hasRecovered = true })
-        #expect(hasRecovered && simulation.violation?.text == "a deadline is left after stopping")
+        expect(hasRecovered && simulation.violation?.text == "a deadline is left after stopping")
     }
 
     @Test func `after a violation the recovery is not checked`() {
@@ -44,7 +45,7 @@ struct RecoveryRunTests {
         simulation.schedule(in: 500...500) { simulation.fail("first") }
         let run = RecoveryRun(faults: .seconds(1), settling: .seconds(1), recovery: .seconds(1), ending: .seconds(1))
         run.perform(on: VirtualNetwork(simulation), [], settled: {}, recovered: { Issue.record("the recovery was checked") })
-        #expect(simulation.violation?.text == "first")
+        expectEqual(simulation.violation?.text, "first")
     }
 
     @Test func `an action is repeated until its condition is false`() {
@@ -56,9 +57,9 @@ struct RecoveryRunTests {
         }
         let count = Lock(0)
         simulation.every(10_000...10_000) { count.withLock { $0 += 1 } }
-        #expect(count.withLock { $0 } == 1)
+        expectEqual(count.withLock { $0 }, 1)
         simulation.run(for: .seconds(15))
-        #expect(times.withLock { $0 } == [500, 1500, 2500] && count.withLock { $0 } == 2)
+        expect(times.withLock { $0 } == [500, 1500, 2500] && count.withLock { $0 } == 2)
     }
 
     // MARK: Servers
@@ -116,7 +117,7 @@ struct RecoveryRunTests {
             connection.flush()
         }
         simulation.run(for: .seconds(10))
-        #expect(client.log == log && simulation.violation == nil)
+        expect(client.log == log && simulation.violation == nil)
     }
 
     @Test func `a server that doesn't decide about an upgrade is a violation`() {
@@ -127,6 +128,6 @@ struct RecoveryRunTests {
         let request = WebSocketRequest(Endpoint(scheme: "ws", host: "a", port: 80, target: "/never"))
         network.connect(request, id: ConnectionID(rawValue: 1), events: Client()).open()
         simulation.run(for: .seconds(10))
-        #expect(simulation.violation?.text == "the server did not decide about the upgrade to /never immediately")
+        expectEqual(simulation.violation?.text, "the server did not decide about the upgrade to /never immediately")
     }
 }

@@ -7,8 +7,8 @@ import Testing
 struct SimulatedClientTests {
     @Test func `a correct client violates nothing`() async throws {
         let report = try await simulate(seeds(50)) { LineSimulation($0, .none).run() }
-        #expect(report.failures == [])
-        #expect(report.runs == 1 || (report.average("answers") > 5 && report.average("late events") > 1))
+        expectEqual(report.failures, [])
+        expect(report.runs == 1 || (report.average("answers") > 5 && report.average("late events") > 1))
     }
 
     @Test(arguments: [
@@ -30,14 +30,14 @@ struct SimulatedClientTests {
     func `a mistake of the client is found`(mistake: LineSession.Mistake, violation: String) async throws {
         let report = try await simulate(0..<101) { LineSimulation($0, mistake).run() }
         let failure = try #require(report.failures.first)
-        #expect(failure.contains(violation))
+        expect(failure.contains(violation))
     }
 
     @Test func `a failure contains the seed and the trace`() async throws {
         let report = try await simulate(7..<8) { LineSimulation($0, .resumesWaitersTwice).run() }
         let failure = try #require(report.failures.first)
-        #expect(failure.contains("REALTIME_TEST_SEED=7"))
-        #expect(failure.contains(" sends ? ") && failure.hasSuffix("VIOLATION: a waiter was resumed twice"))
+        expect(failure.contains("REALTIME_TEST_SEED=7"))
+        expect(failure.contains(" sends ? ") && failure.hasSuffix("VIOLATION: a waiter was resumed twice"))
     }
 
     @Test func `a call that is never answered is found at the end`() {
@@ -50,11 +50,11 @@ struct SimulatedClientTests {
         client.stop()
         simulation.run(until: simulation.now.advanced(by: .seconds(60)))
         client.checkEnd()
-        #expect(simulation.violation?.text == #"calls are still waiting: ["forever"]"#)
+        expectEqual(simulation.violation?.text, #"calls are still waiting: ["forever"]"#)
         let driver = client.driver
         driver.step { _, _, effects in effects.commands.append(.resume(WaiterID(rawValue: 1), .failure(.ended))) }
         simulation.run(until: simulation.now)
-        #expect(client.pendingWaits == [])
+        expectEqual(client.pendingWaits, [])
     }
 }
 

@@ -19,17 +19,17 @@ struct VirtualNetworkTests {
                 for (index, end) in world.server.connections.enumerated() { end.send("\(number) \(index)") }
             }
             world.simulation.run(until: Self.seconds(20))
-            #expect(clients.map(\.events.messages.count) == [20, 20])
+            expectEqual(clients.map(\.events.messages.count), [20, 20])
             for client in clients {
                 let numbers = client.events.messages.map { Int($0.split(separator: " ")[0])! }
-                #expect(numbers == Array(1...20))
+                expectEqual(numbers, Array(1...20))
             }
             let all = world.log.filter { $0.contains("received") }
             if all != all.sorted() { overtakes += 1 }
             world.network.checkCounts()
-            #expect(world.simulation.violation == nil)
+            expectNil(world.simulation.violation)
         }
-        #expect(overtakes > 10)
+        expect(overtakes > 10)
     }
 
     @Test func `the end of a connection arrives after its messages`() {
@@ -42,8 +42,8 @@ struct VirtualNetworkTests {
             server.send("b")
             server.connection.close(.goingAway, reason: "bye")
             world.simulation.run(until: Self.seconds(10))
-            #expect(client.events.log == ["opened", "a", "b", "closed: \(CloseReason.peer(.goingAway, "bye"))"])
-            #expect(server.events.log == ["opened", "closed: \(CloseReason.requested)"])
+            expectEqual(client.events.log, ["opened", "a", "b", "closed: \(CloseReason.peer(.goingAway, "bye"))"])
+            expectEqual(server.events.log, ["opened", "closed: \(CloseReason.requested)"])
         }
     }
 
@@ -54,11 +54,11 @@ struct VirtualNetworkTests {
         client.connection.pauseReading()
         for number in 1...3 { world.server.connections[0].send("\(number)") }
         world.simulation.run(until: Self.seconds(10))
-        #expect(client.events.log == ["opened"])
+        expectEqual(client.events.log, ["opened"])
         client.connection.resumeReading()
         client.connection.flush()
         world.simulation.run(until: Self.seconds(11))
-        #expect(client.events.log == ["opened", "1 2 3"])
+        expectEqual(client.events.log, ["opened", "1 2 3"])
     }
 
     @Test func `the sender is told to pause while the other side doesn't read`() {
@@ -70,11 +70,11 @@ struct VirtualNetworkTests {
         client.connection.pauseReading()
         for _ in 1...11 { server.send("0123456789") }
         world.simulation.run(until: Self.seconds(10))
-        #expect(server.events.log == ["opened", "writing pauses"])
+        expectEqual(server.events.log, ["opened", "writing pauses"])
         client.connection.resumeReading()
         client.connection.flush()
         world.simulation.run(until: Self.seconds(11))
-        #expect(server.events.log == ["opened", "writing pauses", "writing resumes"])
+        expectEqual(server.events.log, ["opened", "writing pauses", "writing resumes"])
     }
 
     // MARK: Faults
@@ -91,11 +91,11 @@ struct VirtualNetworkTests {
         client.connection.enqueue(.text("lost"))
         client.connection.flush()
         world.simulation.run(until: Self.seconds(600))
-        #expect(client.events.log == ["opened"])
-        #expect(world.server.connections[0].events.log == ["opened", "the last one"])
-        #expect(world.network.totals.lost == 2)
+        expectEqual(client.events.log, ["opened"])
+        expectEqual(world.server.connections[0].events.log, ["opened", "the last one"])
+        expectEqual(world.network.totals.lost, 2)
         world.network.checkCounts()
-        #expect(world.simulation.violation == nil)
+        expectNil(world.simulation.violation)
     }
 
     @Test func `connections are refused, unanswered or slow`() {
@@ -106,15 +106,15 @@ struct VirtualNetworkTests {
             world.simulation.run(until: Self.seconds(seconds))
             return client.events.log
         }
-        #expect(log(until: 5) { $0.refusedConnections = 100 }.first?.hasPrefix("closed: The virtual network refused") == true)
-        #expect(log(until: 29) { $0.unansweredConnections = 100 } == [])
-        #expect(log(until: 31) { $0.unansweredConnections = 100 }.first?.hasPrefix("closed: The virtual network did not respond") == true)
+        expectEqual(log(until: 5) { $0.refusedConnections = 100 }.first?.hasPrefix("closed: The virtual network refused"), true)
+        expectEqual(log(until: 29) { $0.unansweredConnections = 100 }, [])
+        expectEqual(log(until: 31) { $0.unansweredConnections = 100 }.first?.hasPrefix("closed: The virtual network did not respond"), true)
         func makeSlow(_ conditions: inout NetworkConditions) {
             conditions.slowConnections = 100
             conditions.slowConnectDelay = 20_000...20_000
         }
-        #expect(log(until: 20, makeSlow) == [])
-        #expect(log(until: 21, makeSlow) == ["opened"])
+        expectEqual(log(until: 20, makeSlow), [])
+        expectEqual(log(until: 21, makeSlow), ["opened"])
     }
 
     @Test func `a rejected upgrade reports the status`() {
@@ -122,7 +122,7 @@ struct VirtualNetworkTests {
         world.server.rejection = HTTPResponse(status: 503)
         let client = world.connect()
         world.simulation.run(until: Self.seconds(5))
-        #expect(client.events.log.first?.contains("503") == true)
+        expectEqual(client.events.log.first?.contains("503"), true)
     }
 
     @Test func `resets and closes by the network end a connection for both sides`() {
@@ -131,8 +131,8 @@ struct VirtualNetworkTests {
             change(&world.network.conditions)
             let client = world.connect()
             world.simulation.run(until: Self.seconds(5))
-            #expect(client.events.log.count == 2 && client.events.log.last?.hasPrefix("closed") == true)
-            #expect(world.server.connections[0].events.log.last?.hasPrefix("closed") == true)
+            expect(client.events.log.count == 2 && client.events.log.last?.hasPrefix("closed") == true)
+            expectEqual(world.server.connections[0].events.log.last?.hasPrefix("closed"), true)
         }
     }
 
@@ -143,9 +143,9 @@ struct VirtualNetworkTests {
         world.server.connections[0].send("late")
         client.connection.abandon()
         world.simulation.run(until: Self.seconds(200))
-        #expect(client.events.log.prefix(2) == ["opened", "late (lateEvent)"])
-        #expect(client.events.log.count == 3 && client.events.log[2].hasPrefix("closed"))
-        #expect(world.server.connections[0].events.log.last?.hasPrefix("closed") == true)
+        expectEqual(client.events.log.prefix(2), ["opened", "late (lateEvent)"])
+        expect(client.events.log.count == 3 && client.events.log[2].hasPrefix("closed"))
+        expectEqual(world.server.connections[0].events.log.last?.hasPrefix("closed"), true)
     }
 
     @Test func `a close ends after a while if the peer doesn't answer`() {
@@ -155,9 +155,9 @@ struct VirtualNetworkTests {
         world.simulation.run(until: Self.seconds(5))
         client.connection.close(.normal, reason: "")
         world.simulation.run(until: Self.seconds(9))
-        #expect(client.events.log == ["opened"])
+        expectEqual(client.events.log, ["opened"])
         world.simulation.run(until: Self.seconds(40))
-        #expect(client.events.log == ["opened", "closed: \(CloseReason.requested)"])
+        expectEqual(client.events.log, ["opened", "closed: \(CloseReason.requested)"])
     }
 
     // MARK: HTTP
@@ -180,10 +180,10 @@ struct VirtualNetworkTests {
             world.simulation.run(until: Self.seconds(100))
             return result.all.first
         }
-        #expect(result() == "200 GET /a")
-        #expect(result { $0.failedRequests = 100 } == "refused")
-        #expect(result { $0.unansweredRequests = 100 } == "timedOut")
-        #expect(result(cancelling: true) { $0.unansweredRequests = 100 } == "cancelled")
+        expectEqual(result(), "200 GET /a")
+        expectEqual(result { $0.failedRequests = 100 }, "refused")
+        expectEqual(result { $0.unansweredRequests = 100 }, "timedOut")
+        expectEqual(result(cancelling: true) { $0.unansweredRequests = 100 }, "cancelled")
     }
 
     @Test func `a response in pieces arrives in order, with delays`() {
@@ -196,14 +196,14 @@ struct VirtualNetworkTests {
             responder.begin(HTTPResponseHead(status: 200))
             for text in ["abc", "def", "ghi"] { responder.write(Array(text.utf8)) }
             world.simulation.run(until: Self.seconds(10))
-            #expect(exchange.events.log.first == "200" && exchange.events.log.dropFirst().joined() == "abcdefghi")
+            expect(exchange.events.log.first == "200" && exchange.events.log.dropFirst().joined() == "abcdefghi")
             if exchange.events.log.count > 4 { splits += 1 }
             times.formUnion(exchange.events.times)
             responder.end()
             world.simulation.run(until: Self.seconds(15))
-            #expect(exchange.events.log.last == "end" && world.simulation.violation == nil)
+            expect(exchange.events.log.last == "end" && world.simulation.violation == nil)
         }
-        #expect(splits > 2 && times.count > 20)
+        expect(splits > 2 && times.count > 20)
     }
 
     @Test func `a task reads a response in pieces as it arrives`() {
@@ -223,11 +223,11 @@ struct VirtualNetworkTests {
         responder.begin(HTTPResponseHead(status: 200))
         responder.write(Array("a".utf8))
         world.simulation.run(until: Self.seconds(10))
-        #expect(results.all == ["a"])
+        expectEqual(results.all, ["a"])
         responder.write(Array("b".utf8))
         responder.end()
         world.simulation.run(until: Self.seconds(15))
-        #expect(results.all == ["a", "b", "end"])
+        expectEqual(results.all, ["a", "b", "end"])
     }
 
     @Test func `a paused exchange delivers nothing until it is resumed, and doesn't time out`() {
@@ -241,10 +241,10 @@ struct VirtualNetworkTests {
         for text in ["a", "b", "c"] { responder.write(Array(text.utf8)) }
         responder.end()
         world.simulation.run(until: Self.seconds(300))
-        #expect(exchange.events.log == ["200"])
+        expectEqual(exchange.events.log, ["200"])
         exchange.exchange.resumeReading()
         world.simulation.run(until: Self.seconds(301))
-        #expect(exchange.events.log == ["200", "abc", "end"])
+        expectEqual(exchange.events.log, ["200", "abc", "end"])
     }
 
     @Test func `a server is told to pause while the client doesn't read, and a task that sends waits`() {
@@ -265,11 +265,11 @@ struct VirtualNetworkTests {
             }
         }
         world.simulation.run(until: Self.seconds(10))
-        #expect(results.all == ["pause"])
+        expectEqual(results.all, ["pause"])
         exchange.exchange.resumeReading()
         world.simulation.run(until: Self.seconds(20))
-        #expect(results.all == ["pause", "sent", "resume"] || results.all == ["pause", "resume", "sent"])
-        #expect(exchange.events.log.dropFirst().joined().count == 120)
+        expect(results.all == ["pause", "sent", "resume"] || results.all == ["pause", "resume", "sent"])
+        expectEqual(exchange.events.log.dropFirst().joined().count, 120)
     }
 
     @Test func `the server learns that a client has cancelled, and the client receives nothing more`() {
@@ -281,11 +281,11 @@ struct VirtualNetworkTests {
         responder.begin(HTTPResponseHead(status: 200))
         responder.write([65])
         exchange.exchange.cancel()
-        #expect(results.all == [])
+        expectEqual(results.all, [])
         world.simulation.run(until: Self.seconds(200))
-        #expect(results.all == ["disconnected"] && exchange.events.log == [])
+        expect(results.all == ["disconnected"] && exchange.events.log == [])
         responder.onDisconnect { results.all.append("again") }
-        #expect(results.all == ["disconnected", "again"])
+        expectEqual(results.all, ["disconnected", "again"])
     }
 
     @Test func `an exchange on a half-open connection times out, and the server isn't notified`() {
@@ -299,7 +299,7 @@ struct VirtualNetworkTests {
         world.simulation.run(until: Self.seconds(10))
         responder.write([65])
         world.simulation.run(until: Self.seconds(200))
-        #expect(exchange.events.log == ["200", "timedOut"] && results.all == [])
+        expect(exchange.events.log == ["200", "timedOut"] && results.all == [])
     }
 
     @Test func `resets, closes and cuts end an exchange for both sides`() {
@@ -315,7 +315,7 @@ struct VirtualNetworkTests {
             world.simulation.run(until: Self.seconds(10))
             if fault == 2 { world.network.cut() }
             world.simulation.run(until: Self.seconds(20))
-            #expect(exchange.events.log == ["200", fault == 1 ? "closed" : "reset"] && results.all == ["disconnected"])
+            expect(exchange.events.log == ["200", fault == 1 ? "closed" : "reset"] && results.all == ["disconnected"])
         }
     }
 
@@ -325,7 +325,7 @@ struct VirtualNetworkTests {
         let exchange = world.exchange("GET")
         world.network.cut()
         world.simulation.run(until: Self.seconds(20))
-        #expect(exchange.events.log == ["reset"] && world.server.responders.isEmpty)
+        expect(exchange.events.log == ["reset"] && world.server.responders.isEmpty)
     }
 
     @Test func `an intermediary repeats requests that it may repeat, and passes one response on`() {
@@ -336,7 +336,7 @@ struct VirtualNetworkTests {
                 world.network.conditions.repeatedRequests = 100
                 let exchange = world.exchange(method)
                 world.simulation.run(until: Self.seconds(5))
-                #expect(world.server.responders.count == (method == "GET" ? 2 : 1))
+                expectEqual(world.server.responders.count, (method == "GET" ? 2 : 1))
                 let disconnects = Results()
                 for (index, responder) in world.server.responders.enumerated() {
                     responder.onDisconnect { disconnects.all.append("\(index)") }
@@ -344,15 +344,15 @@ struct VirtualNetworkTests {
                     responder.write(Array("\(index)".utf8))
                 }
                 world.simulation.run(until: Self.seconds(200))
-                #expect(exchange.events.log.first == "200")
+                expectEqual(exchange.events.log.first, "200")
                 if method == "GET" {
                     answers.insert(exchange.events.log[1])
                     // The intermediary, and then the client, whose time is up.
-                    #expect(disconnects.all.sorted() == ["0", "1"])
+                    expectEqual(disconnects.all.sorted(), ["0", "1"])
                 }
             }
         }
-        #expect(answers == ["0", "1"])
+        expectEqual(answers, ["0", "1"])
     }
 
     // MARK: Time
@@ -363,7 +363,7 @@ struct VirtualNetworkTests {
         let timer = Timer { _ in }
         simulation.run(until: Self.seconds(1))
         simulation.schedule(timer, at: Instant(nanoseconds: 5))
-        #expect(simulation.violation?.text == "a timer was set for 0.000 s, which has passed")
+        expectEqual(simulation.violation?.text, "a timer was set for 0.000 s, which has passed")
     }
 
     @Test func `a timer that fires forever is a violation`() {
@@ -372,7 +372,7 @@ struct VirtualNetworkTests {
         let timer = Timer { simulation.schedule($0, at: simulation.now) }
         simulation.schedule(timer, at: Self.seconds(1))
         simulation.run(until: Self.seconds(2))
-        #expect(simulation.violation?.text.contains("it would fire forever") == true)
+        expectEqual(simulation.violation?.text.contains("it would fire forever"), true)
     }
 
     @Test func `a run without an advance of time is a violation`() {
@@ -381,7 +381,7 @@ struct VirtualNetworkTests {
         let again = Again(simulation)
         again.run()
         simulation.run(until: Self.seconds(1))
-        #expect(simulation.violation?.text == "20000 steps without an advance of time")
+        expectEqual(simulation.violation?.text, "20000 steps without an advance of time")
     }
 
     @Test func `tasks and sleeps run in virtual time and in order`() {
@@ -395,7 +395,7 @@ struct VirtualNetworkTests {
             }
         }
         simulation.run(until: Self.seconds(10))
-        #expect(results.all == ["1 at 1", "2 at 2", "3 at 3"])
+        expectEqual(results.all, ["1 at 1", "2 at 2", "3 at 3"])
     }
 }
 

@@ -1,3 +1,4 @@
+import TestSupport
 import Testing
 
 @testable import CommandLineSupport
@@ -31,49 +32,49 @@ import Testing
     @Test func `options are accepted in any position, with a space or an equals sign before the value`() throws {
         for line in ["file a b --key k --count 3 --json", "--key=k file --json a --count=3 b", "--json --count 3 --key k -- file a b"] {
             let arguments = try self.parse(line)
-            #expect(arguments.positional("SOURCE") == "file")
-            #expect(arguments.positionals("NAME") == ["a", "b"])
-            #expect(arguments.string("key") == "k")
-            #expect(arguments.integer("count") == 3)
-            #expect(arguments.has("json"))
+            expectEqual(arguments.positional("SOURCE"), "file")
+            expectEqual(arguments.positionals("NAME"), ["a", "b"])
+            expectEqual(arguments.string("key"), "k")
+            expectEqual(arguments.integer("count"), 3)
+            expect(arguments.has("json"))
         }
     }
 
     @Test func `values of a repeatable option keep their order`() throws {
-        #expect(try self.parse("file a --key k --event x --event=y").strings("event") == ["x", "y"])
+        try expectEqual(self.parse("file a --key k --event x --event=y").strings("event"), ["x", "y"])
     }
 
     @Test func `an option can have several values`() throws {
         for line in ["file --range x y a --key k", "file a --key k --range=x y"] {
             let arguments = try self.parse(line)
-            #expect(arguments.strings("range") == ["x", "y"])
-            #expect(arguments.positionals("NAME") == ["a"])
+            expectEqual(arguments.strings("range"), ["x", "y"])
+            expectEqual(arguments.positionals("NAME"), ["a"])
         }
     }
 
     @Test func `an option replaces the positional that requires its absence`() throws {
         let arguments = try self.parse("--default a b --key k")
-        #expect(arguments.positional("SOURCE") == nil)
-        #expect(arguments.positionals("NAME") == ["a", "b"])
+        expectNil(arguments.positional("SOURCE"))
+        expectEqual(arguments.positionals("NAME"), ["a", "b"])
     }
 
     @Test func `everything after two dashes is positional`() throws {
-        #expect(try self.parse("--key k -- file --json -h --").positionals("NAME") == ["--json", "-h", "--"])
+        try expectEqual(self.parse("--key k -- file --json -h --").positionals("NAME"), ["--json", "-h", "--"])
     }
 
     @Test func `a single dash and a negative number are positional`() throws {
-        #expect(try self.parse("file - -1 --key k").positionals("NAME") == ["-", "-1"])
+        try expectEqual(self.parse("file - -1 --key k").positionals("NAME"), ["-", "-1"])
     }
 
     @Test func `a value can contain an equals sign and start with a dash`() throws {
-        #expect(try self.parse("file a --key=a=b=").string("key") == "a=b=")
-        #expect(try self.parse("file a --key -x").string("key") == "-x")
-        #expect(try self.parse("file a --key=--x").string("key") == "--x")
+        try expectEqual(self.parse("file a --key=a=b=").string("key"), "a=b=")
+        try expectEqual(self.parse("file a --key -x").string("key"), "-x")
+        try expectEqual(self.parse("file a --key=--x").string("key"), "--x")
     }
 
     @Test(arguments: ["--help", "-h", "file --count 3 --help", "--json -h --nothing"])
     func `help takes precedence over missing and unknown arguments`(_ line: String) throws {
-        #expect(try ArgumentParser.parse(line.split(separator: " ").map(String.init), for: Self.spec) == .help(["fetch"]))
+        try expectEqual(ArgumentParser.parse(line.split(separator: " ").map(String.init), for: Self.spec), .help(["fetch"]))
     }
 
     @Test(arguments: [
@@ -119,11 +120,11 @@ import Testing
             }
             return arguments
         }
-        #expect(try parse(["--secret", "a"])?.string("secret") == "a")
-        #expect(try parse(["--file", "f"])?.environment("secret") == nil)
+        try expectEqual(parse(["--secret", "a"])?.string("secret"), "a")
+        try expectNil(parse(["--file", "f"])?.environment("secret"))
         let fromEnvironment = try parse([], ["SECRET": "b"])
-        #expect(fromEnvironment?.environment("secret") == "b")
-        #expect(fromEnvironment?.has("secret") == false)
+        expectEqual(fromEnvironment?.environment("secret"), "b")
+        expectEqual(fromEnvironment?.has("secret"), false)
         for environment in [[:], ["SECRET": ""], ["FILE": "f"]] {
             #expect(throws: UsageError(["x"], "Missing argument '--secret TEXT' (or '--file FILE')")) { try parse([], environment) }
         }
@@ -149,9 +150,9 @@ import Testing
 
     @Test func `an error message escapes control characters and points to the help`() {
         let error = UsageError(["x"], "Unknown option '--\u{1B}[2J'")
-        #expect(error.fullMessage == "Unknown option '--\\u{1b}[2J'. See 'realtime x --help'.")
-        #expect(UsageError([], "Did you mean x?").fullMessage == "Did you mean x? See 'realtime --help'.")
-        #expect(UsageError([], "Invalid URL.").fullMessage == "Invalid URL. See 'realtime --help'.")
+        expectEqual(error.fullMessage, "Unknown option '--\\u{1b}[2J'. See 'realtime x --help'.")
+        expectEqual(UsageError([], "Did you mean x?").fullMessage, "Did you mean x? See 'realtime --help'.")
+        expectEqual(UsageError([], "Invalid URL.").fullMessage, "Invalid URL. See 'realtime --help'.")
     }
 }
 
@@ -161,7 +162,7 @@ import Testing
         ("2m", .seconds(120)), ("1h", .seconds(3600)), ("0", .zero), ("0.000000001", .nanoseconds(1)),
     ])
     func `durations with and without units are parsed`(_ text: String, _ duration: Duration) {
-        #expect(ValueKind.duration(.zero ... .seconds(100_000)).parse(text) == .duration(duration))
+        expectEqual(ValueKind.duration(.zero ... .seconds(100_000)).parse(text), .duration(duration))
     }
 
     @Test(arguments: [
@@ -169,25 +170,25 @@ import Testing
         "0.0000000001",
     ])
     func `malformed durations are rejected`(_ text: String) {
-        #expect(ValueKind.duration(.zero ... .seconds(10_000_000)).parse(text) == nil)
+        expectNil(ValueKind.duration(.zero ... .seconds(10_000_000)).parse(text))
     }
 
     @Test(arguments: ["", "1.0", "+1", "0x1", " 1", "1_000", "9223372036854775808", "-1", "11"])
     func `malformed integers and integers out of range are rejected`(_ text: String) {
-        #expect(ValueKind.integer(0...10).parse(text) == nil)
+        expectNil(ValueKind.integer(0...10).parse(text))
     }
 }
 
 @Suite struct SuggestionTests {
     @Test(arguments: [("", "", 0), ("a", "", 1), ("kitten", "sitting", 3), ("ab", "ba", 1), ("count", "cuont", 1), ("same", "same", 0)])
     func `the distance counts edits and transpositions`(_ lhs: String, _ rhs: String, _ distance: Int) {
-        #expect(Suggestion.distance(lhs, rhs) == distance)
-        #expect(Suggestion.distance(rhs, lhs) == distance)
+        expectEqual(Suggestion.distance(lhs, rhs), distance)
+        expectEqual(Suggestion.distance(rhs, lhs), distance)
     }
 
     @Test func `only a similar name or a unique prefix is suggested`() {
-        #expect(Suggestion.nearest(to: "x", in: ["json", "help"]) == nil)
-        #expect(Suggestion.nearest(to: "publsh", in: ["publish", "subscribe"]) == "publish")
-        #expect(Suggestion.nearest(to: "sub", in: ["publish", "subscribe"]) == "subscribe")
+        expectNil(Suggestion.nearest(to: "x", in: ["json", "help"]))
+        expectEqual(Suggestion.nearest(to: "publsh", in: ["publish", "subscribe"]), "publish")
+        expectEqual(Suggestion.nearest(to: "sub", in: ["publish", "subscribe"]), "subscribe")
     }
 }

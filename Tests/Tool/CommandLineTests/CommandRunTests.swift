@@ -46,19 +46,19 @@ import Testing
             $0.print(.state("connected"))
             return nil
         }
-        #expect(result.status == .success)
-        #expect(result.output == #"{"type":"state","state":"connected"}"# + "\n")
-        #expect(result.errors.isEmpty)
+        expectEqual(result.status, .success)
+        expectEqual(result.output, #"{"type":"state","state":"connected"}"# + "\n")
+        expect(result.errors.isEmpty)
     }
 
     @Test func `a failure is printed to standard error and, as JSON, to standard output`() async throws {
         let result = try await self.run { _ in ToolFailure("Connection refused.") }
-        #expect(result.status == .failure)
-        #expect(result.output == #"{"type":"error","message":"Connection refused."}"# + "\n")
-        #expect(result.errors == "realtime: Connection refused.\n")
+        expectEqual(result.status, .failure)
+        expectEqual(result.output, #"{"type":"error","message":"Connection refused."}"# + "\n")
+        expectEqual(result.errors, "realtime: Connection refused.\n")
         let asText = try await self.run(.text(isColored: false)) { _ in ToolFailure("Bad \u{1B}[2J.") }
-        #expect(asText.output.isEmpty)
-        #expect(asText.errors == "realtime: Bad \\u{1b}[2J.\n")
+        expect(asText.output.isEmpty)
+        expectEqual(asText.errors, "realtime: Bad \\u{1b}[2J.\n")
     }
 
     @Test(arguments: [Console.Format.json(isTerminal: false), .text(isColored: false)])
@@ -68,11 +68,11 @@ import Testing
         let command = TestCommand { _ in ToolFailure("Connection refused.", code: 7) }
         let status = await CommandRun(command: command, console: console, signals: Signals())()
         try both.writing.close()
-        #expect(status == .failure)
+        expectEqual(status, .failure)
         let text = String(decoding: try both.reading.readToEnd() ?? Data(), as: UTF8.self)
         let isText = format == .text(isColored: false)
-        #expect(
-            text == (isText ? "realtime: Connection refused." : #"{"type":"error","code":7,"message":"Connection refused."}"#) + "\n")
+        expectEqual(
+            text, (isText ? "realtime: Connection refused." : #"{"type":"error","code":7,"message":"Connection refused."}"#) + "\n")
     }
 
     @Test func `a signal cancels the command and waits until it returns`() async throws {
@@ -83,8 +83,8 @@ import Testing
             console.print(.state("disconnected"))
             return nil
         }
-        #expect(result.status == .success)
-        #expect(result.output.contains("disconnected"))
+        expectEqual(result.status, .success)
+        expect(result.output.contains("disconnected"))
     }
 
     @Test func `a command that was cancelled by a signal prints no failure`() async throws {
@@ -94,9 +94,9 @@ import Testing
             await Self.waitForCancellation()
             return ToolFailure("Cancelled.")
         }
-        #expect(result.status == .failure)
-        #expect(result.errors.isEmpty)
-        #expect(result.output.isEmpty)
+        expectEqual(result.status, .failure)
+        expect(result.errors.isEmpty)
+        expect(result.output.isEmpty)
     }
 
     @Test func `a reader that closes the pipe ends the command without an error`() async throws {
@@ -106,8 +106,8 @@ import Testing
             console.print(.state("disconnected"))
             return nil
         }
-        #expect(result.status == .success)
-        #expect(result.errors.isEmpty)
+        expectEqual(result.status, .success)
+        expect(result.errors.isEmpty)
     }
 
     @Test(.requires(.deviceFull))
@@ -123,16 +123,16 @@ import Testing
                 return nil
             }, console: console, signals: Signals())()
         try errors.writing.close()
-        #expect(status == .failure)
+        expectEqual(status, .failure)
         let message = String(decoding: try errors.reading.readToEnd() ?? Data(), as: UTF8.self)
-        #expect(message == "realtime: Cannot write to standard output: No space left on device.\n")
+        expectEqual(message, "realtime: Cannot write to standard output: No space left on device.\n")
     }
 
     @Test func `only the first signal is recorded`() async {
         let signals = Signals()
-        #expect(signals.record(SIGINT))
-        #expect(!signals.record(SIGTERM))
-        #expect(await signals.waitForFirst() == SIGINT)
+        expect(signals.record(SIGINT))
+        expect(!signals.record(SIGTERM))
+        await expectEqual(signals.waitForFirst(), SIGINT)
     }
 
     @Test func `lines from several threads do not interleave`() async throws {
@@ -152,8 +152,8 @@ import Testing
         var written = Data()
         for await data in results { written = data }
         let lines = String(decoding: written, as: UTF8.self).split(separator: "\n")
-        #expect(lines.count == 200)
-        #expect(Set(lines).count == 1)
+        expectEqual(lines.count, 200)
+        expectEqual(Set(lines).count, 1)
     }
 }
 

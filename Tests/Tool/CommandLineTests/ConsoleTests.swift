@@ -13,35 +13,35 @@ import Testing
     }
 
     @Test func `JSON output is one object per line`() {
-        #expect(self.json(.state("connected")) == #"{"type":"state","state":"connected"}"# + "\n")
-        #expect(self.json(.state("connected", socketID: "1.2")) == #"{"type":"state","state":"connected","socket_id":"1.2"}"# + "\n")
-        #expect(self.json(Line([], ["a": .json(["b": [1, nil]])])) == #"{"a":{"b":[1,null]}}"# + "\n")
-        #expect(self.json(.subscribed("a")) == #"{"type":"subscribed","channel":"a"}"# + "\n")
-        #expect(self.json(.error("no", code: 4001)) == #"{"type":"error","code":4001,"message":"no"}"# + "\n")
-        #expect(
-            self.json(Line([], ["a": true, "b": 1, "c": .number(0.5), "d": .number(.nan), "e": .strings(["x", "y"]), "f": nil]))
-                == #"{"a":true,"b":1,"c":0.5,"d":null,"e":["x","y"]}"# + "\n")
+        expectEqual(self.json(.state("connected")), #"{"type":"state","state":"connected"}"# + "\n")
+        expectEqual(self.json(.state("connected", socketID: "1.2")), #"{"type":"state","state":"connected","socket_id":"1.2"}"# + "\n")
+        expectEqual(self.json(Line([], ["a": .json(["b": [1, nil]])])), #"{"a":{"b":[1,null]}}"# + "\n")
+        expectEqual(self.json(.subscribed("a")), #"{"type":"subscribed","channel":"a"}"# + "\n")
+        expectEqual(self.json(.error("no", code: 4001)), #"{"type":"error","code":4001,"message":"no"}"# + "\n")
+        expectEqual(
+            self.json(Line([], ["a": true, "b": 1, "c": .number(0.5), "d": .number(.nan), "e": .strings(["x", "y"]), "f": nil])),
+            #"{"a":true,"b":1,"c":0.5,"d":null,"e":["x","y"]}"# + "\n")
         let event = Line.event(channel: "a", event: "e", data: #"{"x":"y"}"#)
-        #expect(self.json(event) == #"{"type":"event","channel":"a","event":"e","data":"{\"x\":\"y\"}"}"# + "\n")
-        #expect(self.json(.event(channel: nil, event: "e", data: nil)) == #"{"type":"event","event":"e"}"# + "\n")
+        expectEqual(self.json(event), #"{"type":"event","channel":"a","event":"e","data":"{\"x\":\"y\"}"}"# + "\n")
+        expectEqual(self.json(.event(channel: nil, event: "e", data: nil)), #"{"type":"event","event":"e"}"# + "\n")
     }
 
     @Test func `text output is styled only if colors are enabled`() {
         let event = Line.event(channel: "a", event: "e", data: "1", userID: "me")
-        #expect(self.text(event) == "a e from me 1\n")
-        #expect(self.text(.subscribed("a"), isColored: true) == "\u{1B}[32msubscribed\u{1B}[0m to \u{1B}[36ma\u{1B}[0m\n")
+        expectEqual(self.text(event), "a e from me 1\n")
+        expectEqual(self.text(.subscribed("a"), isColored: true), "\u{1B}[32msubscribed\u{1B}[0m to \u{1B}[36ma\u{1B}[0m\n")
     }
 
     @Test(arguments: ["\u{1B}]0;title\u{07}", "a\nb\r\tc", "\u{9B}31m", "\u{7F}", "\u{202E}evil", "\u{2028}", "é😀"])
     func `characters that are unsafe for a terminal are escaped`(_ data: String) {
         let line = Line.event(channel: data, event: data, data: data)
         let shown = self.text(line).dropLast()
-        #expect(
+        expect(
             shown.unicodeScalars.allSatisfy {
                 $0.value >= 0x20 && !(0x7F...0x9F).contains($0.value) && $0 != "\u{202E}" && $0 != "\u{2028}"
             })
         let json = String(decoding: TerminalText.escaped(json: line.json), as: UTF8.self).dropLast()
-        #expect(
+        expect(
             json.unicodeScalars.allSatisfy { $0.value >= 0x20 && !(0x7F...0x9F).contains($0.value) && $0 != "\u{202E}" && $0 != "\u{2028}" }
         )
     }
@@ -51,8 +51,8 @@ import Testing
         let line = Line.event(channel: "a", event: "e", data: data)
         for bytes in [line.json, TerminalText.escaped(json: line.json)] {
             let object = try #require(try JSONSerialization.jsonObject(with: Data(bytes)) as? [String: String])
-            #expect(object["data"] == data)
-            #expect(bytes.filter { $0 == 0x0A }.count == 1)
+            expectEqual(object["data"], data)
+            expectEqual(bytes.filter { $0 == 0x0A }.count, 1)
         }
     }
 }
@@ -64,7 +64,7 @@ import Testing
             (1_709_164_800_007, "2024-02-29T00:00:00.007Z"),
         ] as [(Int64, String)])
     func `a time has milliseconds, in UTC`(_ milliseconds: Int64, _ text: String) {
-        #expect(Console.timestamp(milliseconds) == text)
+        expectEqual(Console.timestamp(milliseconds), text)
     }
 
     /// Returns the output of a console whose clock advances by a second each time that it is read.
@@ -87,9 +87,9 @@ import Testing
             console.print(.subscribed("a"))
             console.printNote("retrying")
         }
-        #expect(lines == ["1970-01-01T00:00:01.000Z subscribed to a", "1970-01-01T00:00:02.000Z retrying"])
+        expectEqual(lines, ["1970-01-01T00:00:01.000Z subscribed to a", "1970-01-01T00:00:02.000Z retrying"])
         let colored = try await self.output(.text(isColored: true)) { $0.printNote("retrying") }
-        #expect(colored == ["\u{1B}[2m1970-01-01T00:00:01.000Z \u{1B}[0mretrying"])
+        expectEqual(colored, ["\u{1B}[2m1970-01-01T00:00:01.000Z \u{1B}[0mretrying"])
     }
 
     @Test func `each object has its time as the first field`() async throws {
@@ -97,8 +97,9 @@ import Testing
             console.print(.subscribed("a"))
             console.print(.error("no"))
         }
-        #expect(
-            lines == [
+        expectEqual(
+            lines,
+            [
                 #"{"time":"1970-01-01T00:00:01.000Z","type":"subscribed","channel":"a"}"#,
                 #"{"time":"1970-01-01T00:00:02.000Z","type":"error","message":"no"}"#,
             ])
@@ -122,7 +123,7 @@ import Testing
         tool.console(arguments, output: Output(pipe.writing.fileDescriptor)).print(.subscribed("a"))
         try pipe.writing.close()
         let text = String(decoding: try pipe.reading.readToEnd() ?? Data(), as: UTF8.self)
-        #expect(text == #"{\#(time)"type":"subscribed","channel":"a"}"# + "\n")
+        expectEqual(text, #"{\#(time)"type":"subscribed","channel":"a"}"# + "\n")
     }
 
     @Test func `a line that waits keeps the time at which it was enqueued`() async throws {
@@ -132,7 +133,7 @@ import Testing
             _ = console.stamped(Line([], [:]))
             await printer.print(Line(["second"], [:]))
         }
-        #expect(lines == ["1970-01-01T00:00:01.000Z first", "1970-01-01T00:00:03.000Z second"])
+        expectEqual(lines, ["1970-01-01T00:00:01.000Z first", "1970-01-01T00:00:03.000Z second"])
     }
 }
 
@@ -151,7 +152,7 @@ import Testing
     func `the format depends on the option, the terminal and the environment`(
         _ json: Bool, _ isTerminal: Bool, _ environment: [String: String], _ format: Console.Format
     ) {
-        #expect(Console.format(json: json, isTerminal: isTerminal) { environment[$0] } == format)
+        expectEqual(Console.format(json: json, isTerminal: isTerminal) { environment[$0] }, format)
     }
 }
 
@@ -174,7 +175,7 @@ import Testing
             printer.enqueue(self.line("f"))
             await printer.flush()
         }
-        #expect(lines == ["a", "b", "c", "d", "e", "f"])
+        expectEqual(lines, ["a", "b", "c", "d", "e", "f"])
     }
 
     @Test func `a full queue drops lines and says how many`() async throws {
@@ -185,7 +186,7 @@ import Testing
             await printer.flush()
         }
         let missing = "missing here, because the output is read too slowly."
-        #expect(lines == ["a", "b", "error: 3 lines are \(missing)", "f", "g", "h", "error: 1 line is \(missing)"])
+        expectEqual(lines, ["a", "b", "error: 3 lines are \(missing)", "f", "g", "h", "error: 1 line is \(missing)"])
     }
 
     @Test func `lines are printed as they are enqueued, until the task is cancelled`() async throws {

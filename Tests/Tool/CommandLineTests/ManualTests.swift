@@ -37,15 +37,15 @@ import Testing
 
     private func expectCompletePage(_ command: String) async throws {
         let shown = try await self.run(command)
-        #expect(shown.status == 0 && shown.errors.isEmpty, "\(shown.errors)")
+        expect(shown.status == 0 && shown.errors.isEmpty, "\(shown.errors)")
         let words = shown.output.split(whereSeparator: \.isWhitespace).joined(separator: " ")
         for spec in Self.commands {
-            #expect(words.contains("realtime " + spec.path.joined(separator: " ")))
-            for option in spec.options { #expect(words.contains(option.usage), "\(option.usage)") }
+            expect(words.contains("realtime " + spec.path.joined(separator: " ")))
+            for option in spec.options { expect(words.contains(option.usage), "\(option.usage)") }
             // Dashes and quotes are those of the shell.
-            for example in spec.examples { #expect(shown.output.contains("realtime \(example)"), "\(example)") }
+            for example in spec.examples { expect(shown.output.contains("realtime \(example)"), "\(example)") }
         }
-        #expect(words.contains("EXIT STATUS 0 for success") && words.contains("REALTIME_SIGNALR_TOKEN Replaces --token."))
+        expect(words.contains("EXIT STATUS 0 for success") && words.contains("REALTIME_SIGNALR_TOKEN Replaces --token."))
     }
 
     @Test(arguments: Self.commands)
@@ -54,20 +54,21 @@ import Testing
         let start = try #require(Self.page.firstRange(of: title))
         let rest = Self.page[start.upperBound...]
         let section = rest[..<(rest.firstRange(of: "\n.S")?.lowerBound ?? rest.endIndex)]
-        #expect(section.hasPrefix(Manual.escaped(spec.description)))
-        for option in spec.options { #expect(section.contains("\n\\fB" + Manual.escaped("--\(option.name)") + "\\fR"), "\(option.name)") }
-        for positional in spec.positionals { #expect(section.contains("\n.I \(Manual.escaped(positional.name))\n")) }
-        for option in spec.options { #expect(section.contains("\n" + Manual.escaped(option.help) + "\n")) }
+        expect(section.hasPrefix(Manual.escaped(spec.description)))
+        for option in spec.options { expect(section.contains("\n\\fB" + Manual.escaped("--\(option.name)") + "\\fR"), "\(option.name)") }
+        for positional in spec.positionals { expect(section.contains("\n.I \(Manual.escaped(positional.name))\n")) }
+        for option in spec.options { expect(section.contains("\n" + Manual.escaped(option.help) + "\n")) }
     }
 
     @Test func `characters with a meaning for roff are escaped`() {
-        #expect(Manual.escaped(#".a \b 'c' --d "e" …"#) == #"\&.a \eb \(aqc\(aq \-\-d \(dqe\(dq \[u2026]"#)
-        #expect(Manual.escaped("https://example.org/a/long/path/of/a/url") == #"https:/\:/\:example.org/\:a/\:long/\:path/\:of/\:a/\:url"#)
-        #expect(Manual.escaped("https://example.org/a/long/path/of/a/url", breaks: false) == "https://example.org/a/long/path/of/a/url")
+        expectEqual(Manual.escaped(#".a \b 'c' --d "e" …"#), #"\&.a \eb \(aqc\(aq \-\-d \(dqe\(dq \[u2026]"#)
+        expectEqual(
+            Manual.escaped("https://example.org/a/long/path/of/a/url"), #"https:/\:/\:example.org/\:a/\:long/\:path/\:of/\:a/\:url"#)
+        expectEqual(Manual.escaped("https://example.org/a/long/path/of/a/url", breaks: false), "https://example.org/a/long/path/of/a/url")
     }
 
     @Test func `the page has the version`() {
-        #expect(Self.page.contains(".TH REALTIME 1 \"\" \"realtime \(Realtime.tool.version)\" \"\"\n"))
-        #expect(!Self.page.contains("bench\\-load") && Self.page.contains(".SS realtime bench\n"))
+        expect(Self.page.contains(".TH REALTIME 1 \"\" \"realtime \(Realtime.tool.version)\" \"\"\n"))
+        expect(!Self.page.contains("bench\\-load") && Self.page.contains(".SS realtime bench\n"))
     }
 }

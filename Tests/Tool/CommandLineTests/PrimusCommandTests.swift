@@ -3,6 +3,7 @@ import PrimusServer
 import PrimusWire
 import RealtimeCoding
 import RealtimeCore
+import TestSupport
 import Testing
 
 @testable import CommandLineSupport
@@ -21,20 +22,20 @@ import Testing
     @Test func `a message has a URL and a JSON value`() throws {
         let options = ["--transformer", "Engine.IO", "--parser", "MsgPack", "--count", "2", "--timeout", "0.5", "--header", "X-A: b:c"]
         let command = try self.parse(["primus", "write", "https://host/p?a=1", #"{"a":[1]}"#] + options, PrimusWriteCommand.init)
-        #expect(command.value == .value(["a": [1]]) && command.reception.count == 2 && command.reception.timeout == .milliseconds(500))
+        expect(command.value == .value(["a": [1]]) && command.reception.count == 2 && command.reception.timeout == .milliseconds(500))
         let connection = command.reception.connection
-        #expect(connection.endpoint == (try Endpoint("https://host/p?a=1")) && connection.client.headers == ["X-A": "b:c"])
-        #expect(connection.transformer == .engineIO && connection.parser == .msgpack && connection.plugins == [])
+        expect(connection.endpoint == (try Endpoint("https://host/p?a=1")) && connection.client.headers == ["X-A": "b:c"])
+        expect(connection.transformer == .engineIO && connection.parser == .msgpack && connection.plugins == [])
         let input = try self.parse(["primus", "write", "http://host", "-"], PrimusWriteCommand.init)
-        #expect(input.value == .standardInput && input.reception.connection.endpoint.description == "http://host/primus")
+        expect(input.value == .standardInput && input.reception.connection.endpoint.description == "http://host/primus")
     }
 
     @Test func `an event has a name and JSON arguments, of which one can be standard input`() throws {
         let command = try self.parse(["primus", "send", "http://host", "add", "-1", "-", "[2]", "--ack"], PrimusSendCommand.init)
-        #expect(command.event == "add" && command.values == [.value(-1), .standardInput, .value([2])])
-        #expect(command.waitsForAcknowledgement && command.connection.plugins == .emitter && command.timeout == .seconds(30))
+        expect(command.event == "add" && command.values == [.value(-1), .standardInput, .value([2])])
+        expect(command.waitsForAcknowledgement && command.connection.plugins == .emitter && command.timeout == .seconds(30))
         let emit = try self.parse(["primus", "send", "http://host", "log", "--plugins", "EMIT", "--timeout", "5"], PrimusSendCommand.init)
-        #expect(emit.values.isEmpty && !emit.waitsForAcknowledgement && emit.connection.plugins == .emit && emit.timeout == .seconds(5))
+        expect(emit.values.isEmpty && !emit.waitsForAcknowledgement && emit.connection.plugins == .emit && emit.timeout == .seconds(5))
     }
 
     @Test(
@@ -44,15 +45,15 @@ import Testing
     func `plugins are named alone, with commas, or all together`(names: String?, plugins: PrimusPluginSet) throws {
         let options = names.map { ["--plugins", $0] } ?? []
         let listen = try self.parse(["primus", "listen", "http://host"] + options, PrimusListenCommand.init)
-        #expect(listen.reception.connection.plugins == plugins)
+        expectEqual(listen.reception.connection.plugins, plugins)
         let serve = try self.parse(["serve", "primus"] + options, ServePrimusCommand.init)
-        #expect(serve.configuration.plugins.rawValue == plugins.rawValue)
+        expectEqual(serve.configuration.plugins.rawValue, plugins.rawValue)
     }
 
     @Test func `a server may accept clients of engine io 3, if it has engine io 4`() throws {
         let engineIO = ["serve", "primus", "--transformer", "engine.io"]
-        #expect(try self.parse(engineIO, ServePrimusCommand.init).configuration.allowsEIO3 == false)
-        #expect(try self.parse(engineIO + ["--allow-eio3"], ServePrimusCommand.init).configuration.allowsEIO3)
+        try expectEqual(self.parse(engineIO, ServePrimusCommand.init).configuration.allowsEIO3, false)
+        try expect(self.parse(engineIO + ["--allow-eio3"], ServePrimusCommand.init).configuration.allowsEIO3)
         for others in [["serve", "primus"], engineIO + ["--version", "6"]] {
             #expect(throws: UsageError.self) { try self.parse(others + ["--allow-eio3"], ServePrimusCommand.init) }
         }
@@ -67,7 +68,7 @@ import Testing
         var configuration = try PrimusConfiguration(url: "http://host")
         let listen = try self.parse(["primus", "listen", "http://host"] + options, PrimusListenCommand.init)
         listen.reception.connection.transport?.apply(to: &configuration)
-        #expect(configuration.allowedTransports == allowed && configuration.startsWithPolling == startsWithPolling)
+        expect(configuration.allowedTransports == allowed && configuration.startsWithPolling == startsWithPolling)
     }
 
     private static let transformers = "must be websockets, faye, uws, sockjs or engine.io"
@@ -135,14 +136,14 @@ import Testing
         ] as [([String], String)])
     func `invalid arguments are usage errors`(_ arguments: [String], _ message: String) {
         let error = #expect(throws: UsageError.self) { try self.parse(arguments) { try Realtime.tool.command($0) } }
-        #expect(error?.message == message)
+        expectEqual(error?.message, message)
     }
 
     @Test(arguments: [["serve", "primus"], ["primus", "listen", "http://host"]])
     func `a parser whose packets a transformer can't carry is refused before anything starts`(_ command: [String]) {
         let options = ["--transformer", "sockjs", "--parser", "msgpack"]
         let error = #expect(throws: UsageError.self) { try self.parse(command + options) { try Realtime.tool.command($0) } }
-        #expect(error?.message.contains("carries text only") == true)
+        expectEqual(error?.message.contains("carries text only"), true)
     }
 
     @Test func `an invalid URL is a usage error`() {
@@ -165,7 +166,7 @@ import Testing
             return
         }
         let basic = try client(["http://usr:p%40ss@host/path"])
-        #expect(basic.token == nil && basic.headers == ["Authorization": "Basic dXNyOnBAc3M="] && basic.endpoint.host == "host")
+        expect(basic.token == nil && basic.headers == ["Authorization": "Basic dXNyOnBAc3M="] && basic.endpoint.host == "host")
     }
 
     static let messages: [(PrimusError, [String], String)] = [
@@ -193,7 +194,7 @@ import Testing
     @Test(arguments: Self.messages)
     func `a failure names options in the place of settings`(_ error: PrimusError, _ options: [String], _ message: String) throws {
         let command = try self.parse(["primus", "listen", "http://host"] + options, PrimusListenCommand.init)
-        #expect(command.reception.connection.message(error) == message)
+        expectEqual(command.reception.connection.message(error), message)
     }
 }
 
@@ -217,11 +218,11 @@ import Testing
         ] as [(PrimusState, String, String)])
     func `each state is a line`(_ state: PrimusState, _ json: String, _ text: String) {
         var lines = PrimusStateLines()
-        #expect(lines.line(.dialect(PrimusDialect(transformer: .engineIO, parser: .msgpack))) == nil)
-        #expect(lines.line(.transport(.polling)) == nil)
-        #expect(self.json(lines.line(.state(state))) == json)
-        #expect(self.text(lines.line(.state(state))) == text)
-        #expect(lines.line(.sparkID("a")) == nil)
+        expectNil(lines.line(.dialect(PrimusDialect(transformer: .engineIO, parser: .msgpack))))
+        expectNil(lines.line(.transport(.polling)))
+        expectEqual(self.json(lines.line(.state(state))), json)
+        expectEqual(self.text(lines.line(.state(state))), text)
+        expectNil(lines.line(.sparkID("a")))
     }
 
     @Test func `a move to a WebSocket is a line, and the kind of a new connection is part of its state`() {
@@ -229,22 +230,22 @@ import Testing
         let dialect = PrimusUpdate.dialect(PrimusDialect(transformer: .engineIO, parser: .json))
         for update in [dialect, .transport(.polling), .state(.open)] { _ = lines.line(update) }
         let moved = lines.line(.transport(.webSockets))
-        #expect(self.json(moved) == #"{"type":"transport","transport":"webSockets"}"# && self.text(moved) == "moved to webSockets")
+        expect(self.json(moved) == #"{"type":"transport","transport":"webSockets"}"# && self.text(moved) == "moved to webSockets")
         for update in [PrimusUpdate.state(.reconnecting(PrimusError(.connectionLost, "Lost."))), dialect] { _ = lines.line(update) }
-        #expect(lines.line(.transport(.webSockets)) == nil)
-        #expect(self.text(lines.line(.state(.open))) == "open over engine.io, json")
+        expectNil(lines.line(.transport(.webSockets)))
+        expectEqual(self.text(lines.line(.state(.open))), "open over engine.io, json")
     }
 
     @Test func `messages, events, requests and acknowledgements are lines`() {
         let value: JSONValue = ["a": [1, "ü"]]
-        #expect(self.json(.data(value)) == #"{"type":"data","data":{"a":[1,"ü"]}}"#)
-        #expect(self.text(.data(value)) == #"{"a":[1,"ü"]}"#)
-        #expect(self.json(.primusEvent("news", [1, value])) == #"{"type":"event","event":"news","arguments":[1,{"a":[1,"ü"]}]}"#)
-        #expect(self.text(.primusEvent("news", [1, value])) == #"news 1 {"a":[1,"ü"]}"#)
-        #expect(self.json(.primusRequest(1)) == #"{"type":"request","data":1}"# && self.text(.primusRequest(1)) == "request 1")
-        #expect(self.json(.acknowledgement([.null, 2])) == #"{"type":"ack","arguments":[null,2]}"#)
-        #expect(self.text(.acknowledgement([.null, 2])) == "acknowledged null 2")
-        #expect(self.json(.sentEvent("e")) == #"{"type":"sent","event":"e"}"# && self.text(.sentEvent("e")) == "sent e")
+        expectEqual(self.json(.data(value)), #"{"type":"data","data":{"a":[1,"ü"]}}"#)
+        expectEqual(self.text(.data(value)), #"{"a":[1,"ü"]}"#)
+        expectEqual(self.json(.primusEvent("news", [1, value])), #"{"type":"event","event":"news","arguments":[1,{"a":[1,"ü"]}]}"#)
+        expectEqual(self.text(.primusEvent("news", [1, value])), #"news 1 {"a":[1,"ü"]}"#)
+        expect(self.json(.primusRequest(1)) == #"{"type":"request","data":1}"# && self.text(.primusRequest(1)) == "request 1")
+        expectEqual(self.json(.acknowledgement([.null, 2])), #"{"type":"ack","arguments":[null,2]}"#)
+        expectEqual(self.text(.acknowledgement([.null, 2])), "acknowledged null 2")
+        expect(self.json(.sentEvent("e")) == #"{"type":"sent","event":"e"}"# && self.text(.sentEvent("e")) == "sent e")
     }
 
     @Test(
@@ -272,8 +273,8 @@ import Testing
             ),
         ] as [(PrimusSpec, String, String)])
     func `a specification is a line with the names that the server uses`(_ spec: PrimusSpec, _ json: String, _ text: String) {
-        #expect(self.json(.spec(spec)) == json)
-        #expect(self.text(.spec(spec)) == text)
+        expectEqual(self.json(.spec(spec)), json)
+        expectEqual(self.text(.spec(spec)), text)
     }
 
     static let values: [(PrimusValue, String)] = [
@@ -287,31 +288,31 @@ import Testing
     func `with another parser than json, values that JSON lacks are written and shown as EJSON`(_ value: PrimusValue, _ text: String) throws
     {
         for parser in [PrimusParserKind.ejson, .msgpack, .binary] {
-            #expect(value.shown(for: parser).description == text)
+            expectEqual(value.shown(for: parser).description, text)
             let written = PrimusValue(written: try JSONValue(parsing: text), for: parser)
-            #expect(written == value || "\(written)" == "\(value)")
+            expect(written == value || "\(written)" == "\(value)")
         }
     }
 
     @Test func `with the parser json, values are written and shown as they are`() throws {
         let text = #"{"$date":5,"b":{"type":"Buffer","data":[1,2]}}"#
         let value = PrimusValue(written: try JSONValue(parsing: text), for: .json)
-        #expect(value == ["$date": 5, "b": .bytes([1, 2])] && value.shown(for: .json).description == text)
+        expect(value == ["$date": 5, "b": .bytes([1, 2])] && value.shown(for: .json).description == text)
     }
 
     @Test func `values that EJSON lacks as well are shown with a telling name, and their neighbors as they are`() {
         let value: PrimusValue = [["a": .extended(type: 5, [1])], .date(PrimusDate(milliseconds: .nan)), 1]
-        #expect(
-            value.shown(for: .msgpack).description
-                == #"[{"a":{"$type":"extension 5","$value":{"$binary":"AQ=="}}},{"$type":"invalid date","$value":null},1]"#)
+        expectEqual(
+            value.shown(for: .msgpack).description,
+            #"[{"a":{"$type":"extension 5","$value":{"$binary":"AQ=="}}},{"$type":"invalid date","$value":null},1]"#)
     }
 
     @Test func `a large value of MessagePack isn't shown, because showing it would need too much memory`() {
         let large = WebSocketMessage.binary([UInt8](repeating: 0xC0, count: 3 << 20))
         let failure = #expect(throws: PrimusShown.Problem.self) { try PrimusShown.value(large, .messagePack) }
-        #expect(failure?.message.contains("the limit is 2097152 bytes") == true && failure?.isInvalid == false)
+        expect(failure?.message.contains("the limit is 2097152 bytes") == true && failure?.isInvalid == false)
         let invalid = #expect(throws: PrimusShown.Problem.self) { try PrimusShown.value(.binary([0xC1]), .messagePack) }
-        #expect(invalid?.isInvalid == true)
+        expectEqual(invalid?.isInvalid, true)
     }
 
     @Test(
@@ -327,15 +328,15 @@ import Testing
             (.error(id: "a", message: "no"), #"{"type":"error","spark_id":"a","message":"no"}"#, "a: error: no"),
         ] as [(PrimusServerEvent, String, String)])
     func `each event of a server is a line`(_ event: PrimusServerEvent, _ json: String, _ text: String) {
-        #expect(self.json(.event(event, .json)) == json)
-        #expect(self.text(.event(event, .json)) == text)
+        expectEqual(self.json(.event(event, .json)), json)
+        expectEqual(self.text(.event(event, .json)), text)
     }
 
     @Test func `messages of Primus itself aren't lines of a server, and invalid ones are errors that name the parser`() {
-        #expect(Line.event(.received(id: "a", .text(#""primus::pong::1""#)), .json) == nil)
+        expectNil(Line.event(.received(id: "a", .text(#""primus::pong::1""#)), .json))
         let line = self.text(.event(.received(id: "a", .text("{")), .json))
-        #expect(line.hasPrefix("a: error: A message can't be shown: "), "\(line)")
-        #expect(line.hasSuffix("Check the parser of the client: that of the server is json."), "\(line)")
+        expect(line.hasPrefix("a: error: A message can't be shown: "), "\(line)")
+        expect(line.hasSuffix("Check the parser of the client: that of the server is json."), "\(line)")
     }
 
     @Test func `a server names the commands to try, with its address, plugins and token`() throws {
@@ -344,11 +345,11 @@ import Testing
             else { return [] }
             let command = try ServePrimusCommand(arguments)
             let address = ListenerAddress(host: "127.0.0.1", port: 8080)
-            #expect(self.json(command.ready(address)) == #"{"ready":true,"url":"http://127.0.0.1:8080/primus","port":8080}"#)
+            expectEqual(self.json(command.ready(address)), #"{"ready":true,"url":"http://127.0.0.1:8080/primus","port":8080}"#)
             return command.commands(address).map { $0.split(separator: " ").map { $0.filter { $0 != "'" } } }
         }
         let all = [try commands([]), try commands(["--plugins", "all", "--token", "t"]), try commands(["--plugins", "emit"])]
-        #expect(all.map(\.count) == [3, 5, 4])
+        expectEqual(all.map(\.count), [3, 5, 4])
         for words in all.joined() {
             let start = try #require(words.firstIndex(of: "primus"))
             guard case .run(let arguments) = try Realtime.tool.table.parse(Array(words[start...])) else {
@@ -356,9 +357,9 @@ import Testing
                 return
             }
             #expect(throws: Never.self) { try Realtime.tool.command(arguments) }
-            #expect(words[start + 2].hasPrefix("http://127.0.0.1:8080/primus"))
+            expect(words[start + 2].hasPrefix("http://127.0.0.1:8080/primus"))
         }
-        #expect(all[1].allSatisfy { $0.suffix(2) == ["--token", "t"] })
+        expect(all[1].allSatisfy { $0.suffix(2) == ["--token", "t"] })
     }
 
     @Test(
@@ -372,8 +373,8 @@ import Testing
         let request = HTTPRequestHead(method: "GET", target: target, headers: field.map { ["Authorization": $0] } ?? [:])
         let decision = await ServePrimusCommand.authorization("open sesame")(request)
         switch decision {
-        case .accept: #expect(isAccepted)
-        case .reject(_, let status, _): #expect(!isAccepted && status == 401)
+        case .accept: expect(isAccepted)
+        case .reject(_, let status, _): expect(!isAccepted && status == 401)
         case .respond: Issue.record("the decision is a response")
         }
     }

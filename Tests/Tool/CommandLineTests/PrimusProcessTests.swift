@@ -87,7 +87,7 @@ struct PrimusProcessTests {
         let values = EventRecorder<PrimusValue>()
         let registration = server.server.onMessage { if let value = try? $0.value { values.record(value) } }
         let bytes = try await server.primus("write", [#"{"$binary":"AQI="}"#, "--count", "1"] + dialect.options)
-        #expect(bytes.output == [#"{"type":"data","data":{"$binary":"AQI="}}"#] && bytes.status == 0, "\(bytes.errors)")
+        expect(bytes.output == [#"{"type":"data","data":{"$binary":"AQI="}}"#] && bytes.status == 0, "\(bytes.errors)")
         try await eventually { values.all == [.bytes([1, 2])] }
         registration.cancel()
         await server.server.stop()
@@ -101,7 +101,7 @@ struct PrimusProcessTests {
         let sum = try await Tool.run(shell: "echo 22 | exec \"$0\" primus send \(server.url) add 20 - --ack")
         #expect(sum == (0, #"{"type":"ack","arguments":[20,22]}"# + "\n", ""))
         let invalid = try await Tool.run(shell: "printf hello | \"$0\" primus write http://127.0.0.1:1 -")
-        #expect(invalid.status == 1 && invalid.errors.hasPrefix("realtime: Cannot read standard input: invalid JSON at byte 0"))
+        expect(invalid.status == 1 && invalid.errors.hasPrefix("realtime: Cannot read standard input: invalid JSON at byte 0"))
         await server.server.stop()
     }
 
@@ -120,24 +120,24 @@ struct PrimusProcessTests {
         let server = try await self.server(dialect)
         let options = ["--plugins", "all", "--count", "4"] + dialect.options
         let tool = try Tool(["primus", "listen", server.url] + options)
-        #expect(await tool.nextLine() == Self.opening)
-        #expect(await tool.nextLine() == dialect.stateOpen)
+        await expectEqual(tool.nextLine(), Self.opening)
+        await expectEqual(tool.nextLine(), dialect.stateOpen)
         try server.server.write(["n": 1])
         let spark = try #require(server.server.sparks.first)
         try spark.send("news", "anna", 2)
-        #expect(await tool.nextLine() == #"{"type":"data","data":{"n":1}}"#)
-        #expect(await tool.nextLine() == #"{"type":"event","event":"news","arguments":["anna",2]}"#)
+        await expectEqual(tool.nextLine(), #"{"type":"data","data":{"n":1}}"#)
+        await expectEqual(tool.nextLine(), #"{"type":"event","event":"news","arguments":["anna",2]}"#)
         let request = Task { try await spark.request(["q": 3], as: Int.self) }
-        #expect(await tool.nextLine() == #"{"type":"request","data":{"q":3}}"#)
+        await expectEqual(tool.nextLine(), #"{"type":"request","data":{"q":3}}"#)
         request.cancel()
         server.server.drop(spark.id)
-        #expect(await tool.nextLine().hasPrefix(#"{"type":"state","state":"reconnecting","detail":"#))
-        #expect(await tool.nextLine() == dialect.stateOpen)
+        await expect(tool.nextLine().hasPrefix(#"{"type":"state","state":"reconnecting","detail":"#))
+        await expectEqual(tool.nextLine(), dialect.stateOpen)
         try server.server.write("last")
-        #expect(await tool.nextLine() == #"{"type":"data","data":"last"}"#)
-        #expect(await tool.nextLine() == Self.end)
+        await expectEqual(tool.nextLine(), #"{"type":"data","data":"last"}"#)
+        await expectEqual(tool.nextLine(), Self.end)
         let result = await tool.end()
-        #expect(result.status == 0 && result.output.isEmpty && result.errors.isEmpty, "\(result)")
+        expect(result.status == 0 && result.output.isEmpty && result.errors.isEmpty, "\(result)")
         await server.server.stop()
     }
 
@@ -145,10 +145,10 @@ struct PrimusProcessTests {
         let server = try await Server { $0.transformer = .engineIO }
         let tool = try Tool(["primus", "listen", server.url, "--transport", "upgrade", "--count", "1"])
         let lines = [Self.opening, Dialect(transformer: .engineIO, transport: "polling").stateOpen]
-        for line in lines + [#"{"type":"transport","transport":"webSockets"}"#] { #expect(await tool.nextLine() == line) }
+        for line in lines + [#"{"type":"transport","transport":"webSockets"}"#] { await expectEqual(tool.nextLine(), line) }
         try server.server.write(1)
-        #expect(await tool.nextLine() == #"{"type":"data","data":1}"#)
-        #expect(await tool.end().status == 0)
+        await expectEqual(tool.nextLine(), #"{"type":"data","data":1}"#)
+        await expectEqual(tool.end().status, 0)
         await server.server.stop()
     }
 
@@ -157,11 +157,11 @@ struct PrimusProcessTests {
         let server = try await Server()
         let result = try await server.primus("write", ["1", "--count", "1", "--json", "--verbose"] + options)
         let requests = result.output.filter { $0.hasPrefix(#"{"type":"request","method":"GET""#) }
-        #expect(result.status == 0 && requests.count == 2 && requests[0].contains("/primus/spec"), "\(requests)")
+        expect(result.status == 0 && requests.count == 2 && requests[0].contains("/primus/spec"), "\(requests)")
         // The second one becomes the WebSocket.
-        #expect(requests.last?.contains(#""url":"ws://127.0.0.1"#) == true)
-        #expect(result.output.contains { $0.hasPrefix(#"{"type":"response","status":101"#) }, "\(result.output)")
-        #expect(result.output.contains(#"{"type":"data","data":1}"#), "\(result.output)")
+        expectEqual(requests.last?.contains(#""url":"ws://127.0.0.1"#), true)
+        expect(result.output.contains { $0.hasPrefix(#"{"type":"response","status":101"#) }, "\(result.output)")
+        expect(result.output.contains(#"{"type":"data","data":1}"#), "\(result.output)")
         await server.server.stop()
     }
 
@@ -170,15 +170,15 @@ struct PrimusProcessTests {
         let server = try await Server()
         for (command, arguments) in Self.commands.dropLast() {
             let result = try await server.primus(command, arguments + ["--transport", transport])
-            #expect(result.status == 1 && result.errors.contains(" Omit --transport"), "\(result.errors)")
+            expect(result.status == 1 && result.errors.contains(" Omit --transport"), "\(result.errors)")
         }
         server.server.faults.specStatus = 404
         let unknown = try await server.primus("write", ["1", "--transport", "polling"])
-        #expect(unknown.status == 1 && unknown.errors.contains("Omit --transport, or use engine.io or sockjs"), "\(unknown.errors)")
+        expect(unknown.status == 1 && unknown.errors.contains("Omit --transport, or use engine.io or sockjs"), "\(unknown.errors)")
         await server.server.stop()
         let sockJS = try await Server { ($0.transformer, $0.allowsSockJSWebSockets) = (.sockjs, false) }
         let refused = try await sockJS.primus("write", ["1", "--transport", "webSockets"])
-        #expect(refused.status == 1, "\(refused.errors)")
+        expectEqual(refused.status, 1, "\(refused.errors)")
         await sockJS.server.stop()
     }
 
@@ -194,23 +194,23 @@ struct PrimusProcessTests {
         let registration = server.server.onConnection { ids.record($0.id) }
         let options = ["--transport", transport, "--token", "opensesame", "--token-parameter", "token", "--verbose", "--count", "1"]
         let result = try await server.primus("write", [#"{"text":"hello"}"#] + options)
-        #expect(result.status == 0, "\(result.errors)")
+        expectEqual(result.status, 0, "\(result.errors)")
         let text = result.output.joined(separator: "\n")
         try await eventually { ids.all.count == 1 }
         // The move may be complete before the message is written.
-        #expect(text.contains(#""method":"POST""#) || transport == "upgrade", "\(text)")
-        #expect(text.contains("hello") && text.contains("<redacted>"), "\(text)")
-        #expect(text.contains("sent ") && text.contains("received "), "\(text)")
-        #expect(!text.contains("opensesame"), "\(text)")
+        expect(text.contains(#""method":"POST""#) || transport == "upgrade", "\(text)")
+        expect(text.contains("hello") && text.contains("<redacted>"), "\(text)")
+        expect(text.contains("sent ") && text.contains("received "), "\(text)")
+        expect(!text.contains("opensesame"), "\(text)")
         let session: [String]
         if transformer == .engineIO {
             session = ids.all
-            #expect(text.contains(#"transport=polling&sid=<redacted>"#) || transport == "upgrade", "\(text)")
+            expect(text.contains(#"transport=polling&sid=<redacted>"#) || transport == "upgrade", "\(text)")
         } else {
             session = []
             #expect(text.contains(/\/primus\/\d+\/<redacted>\/xhr_send/) && !text.contains(/\/primus\/\d+\/\w+\//), "\(text)")
         }
-        for id in session { #expect(!text.contains(id), "\(text)") }
+        for id in session { expect(!text.contains(id), "\(text)") }
         registration.cancel()
         await server.server.stop()
     }
@@ -233,11 +233,11 @@ struct PrimusProcessTests {
             var line = await listener.nextLine()
             // A session on a busy machine may stay with polling.
             if line.contains(#""type":"transport""#) { line = await listener.nextLine() }
-            #expect(line == #"{"type":"event","event":"chat","arguments":[\#(number)]}"#)
+            expectEqual(line, #"{"type":"event","event":"chat","arguments":[\#(number)]}"#)
         }
         listener.process.signal(SIGTERM)
         let end = await listener.end()
-        #expect(end.status == 0 && end.output == Self.end + "\n" && end.errors.isEmpty)
+        expect(end.status == 0 && end.output == Self.end + "\n" && end.errors.isEmpty)
         await server.server.stop()
     }
 
@@ -245,10 +245,10 @@ struct PrimusProcessTests {
     func `a signal ends a writer that waits for more`(_ signal: Int32) async throws {
         let server = try await Server()
         let tool = try Tool(["primus", "write", server.url, "1"])
-        #expect(await tool.nextLine() == #"{"type":"data","data":1}"#)
+        await expectEqual(tool.nextLine(), #"{"type":"data","data":1}"#)
         tool.process.signal(signal)
         let end = await tool.end()
-        #expect(end.status == 0 && end.output.isEmpty && end.errors.isEmpty)
+        expect(end.status == 0 && end.output.isEmpty && end.errors.isEmpty)
         try await eventually { server.server.sparks.isEmpty }
         await server.server.stop()
     }
@@ -258,8 +258,8 @@ struct PrimusProcessTests {
         let tool = try Tool(["primus", "listen", server.url, "--count", "1"])
         for _ in 0..<2 { _ = await tool.nextLine() }
         try server.server.sparks.first?.send("news", 1)
-        #expect(await tool.nextLine() == #"{"type":"data","data":{"type":0,"data":["news",1]}}"#)
-        #expect(await tool.end().status == 0)
+        await expectEqual(tool.nextLine(), #"{"type":"data","data":{"type":0,"data":["news",1]}}"#)
+        await expectEqual(tool.end().status, 0)
         await server.server.stop()
     }
 
@@ -269,10 +269,10 @@ struct PrimusProcessTests {
         let tool = try Tool(["primus", command, server.url] + (command == "write" ? ["1"] : []))
         for _ in 0..<(command == "write" ? 1 : 2) { _ = await tool.nextLine() }
         try server.server.sparks.first?.end("bye")
-        #expect(await tool.nextLine() == #"{"type":"data","data":"bye"}"#)
+        await expectEqual(tool.nextLine(), #"{"type":"data","data":"bye"}"#)
         let end = await tool.end()
-        #expect(end.status == 1 && end.errors.hasSuffix(" ended the connection.\n"), "\(end.errors)")
-        #expect(end.errors.split(separator: "\n").count == 1)
+        expect(end.status == 1 && end.errors.hasSuffix(" ended the connection.\n"), "\(end.errors)")
+        expectEqual(end.errors.split(separator: "\n").count, 1)
         await server.server.stop()
     }
 
@@ -288,7 +288,7 @@ struct PrimusProcessTests {
             if arguments[0] == "write" { _ = await tool.nextLine() }
             for id in received.take() { server.server.drop(id) }
             let end = await tool.end()
-            #expect(end.status == 1 && end.errors.contains("lost"), "\(end.errors)")
+            expect(end.status == 1 && end.errors.contains("lost"), "\(end.errors)")
             try await eventually { server.server.sparks.isEmpty }
         }
         registration.cancel()
@@ -303,12 +303,12 @@ struct PrimusProcessTests {
     func `a server that isn't there is a failure that says what to check`(_ command: String, _ arguments: [String]) async throws {
         let server = try await Server()
         let missing = try await Tool.run(["primus", command, server.url + "/nope"] + arguments)
-        #expect(missing.status == 1 && missing.errors.contains("404"), "\(missing.errors)")
+        expect(missing.status == 1 && missing.errors.contains("404"), "\(missing.errors)")
         await server.server.stop()
         let refused = try await server.primus(command, arguments)
-        #expect(refused.status == 1 && refused.errors.contains("Check that the server is running"), "\(refused.errors)")
-        #expect(refused.errors.split(separator: "\n").count == 1)
-        #expect(refused.output.last?.hasPrefix(#"{"type":"error","message":"#) == true)
+        expect(refused.status == 1 && refused.errors.contains("Check that the server is running"), "\(refused.errors)")
+        expectEqual(refused.errors.split(separator: "\n").count, 1)
+        expectEqual(refused.output.last?.hasPrefix(#"{"type":"error","message":"#), true)
     }
 
     @Test(arguments: Self.commands.dropLast())
@@ -316,12 +316,12 @@ struct PrimusProcessTests {
         let server = try await Server()
         for (option, wrong, right) in [("transformer", "engine.io", "websockets"), ("parser", "msgpack", "json")] {
             let result = try await server.primus(command, arguments + ["--\(option)", wrong])
-            #expect(result.status == 1)
-            #expect(
-                result.errors == "realtime: The server \(server.url)/ has the \(option) \(right), not \(wrong). Omit --\(option).\n")
+            expectEqual(result.status, 1)
+            expectEqual(
+                result.errors, "realtime: The server \(server.url)/ has the \(option) \(right), not \(wrong). Omit --\(option).\n")
         }
         let same = try await server.primus("write", ["1", "--count", "1", "--transformer", "faye"])
-        #expect(same.status == 0, "\(same.errors)")
+        expectEqual(same.status, 0, "\(same.errors)")
         await server.server.stop()
     }
 
@@ -333,9 +333,9 @@ struct PrimusProcessTests {
         #expect(echo == (0, [#"{"type":"data","data":[1]}"#], ""))
         // A WebSocket of engine.io needs parameters.
         let wrong = try await server.primus("write", ["[1]", "--count", "1", "--transformer", "websockets"])
-        #expect(wrong.status == 1 && wrong.errors.contains("Check --transformer."), "\(wrong.errors)")
+        expect(wrong.status == 1 && wrong.errors.contains("Check --transformer."), "\(wrong.errors)")
         let spec = try await server.primus("spec", [])
-        #expect(spec.status == 1 && spec.errors.contains("404") && spec.errors.contains("Check that the URL is that of a server of Primus"))
+        expect(spec.status == 1 && spec.errors.contains("404") && spec.errors.contains("Check that the URL is that of a server of Primus"))
         await server.server.stop()
     }
 
@@ -345,7 +345,7 @@ struct PrimusProcessTests {
         let greeting = server.server.onConnection { spark in _ = try? spark.write("hello") }
         for arguments in [["--count", "1"], []] {
             let result = try await server.primus("listen", arguments + ["--transformer", "websockets", "--parser", "msgpack"])
-            #expect(result.status == 1 && result.errors.contains("Check --parser."), "\(result.errors)")
+            expect(result.status == 1 && result.errors.contains("Check --parser."), "\(result.errors)")
         }
         greeting.cancel()
         await server.server.stop()
@@ -360,7 +360,7 @@ struct PrimusProcessTests {
         ]
         for number in 0..<scaled(10) {
             let result = try await server.primus("write", ["\(number)", "--count", "1"])
-            #expect(result.status == 0 && result.output.first == #"{"type":"data","data":"hello"}"#, "\(result)")
+            expect(result.status == 0 && result.output.first == #"{"type":"data","data":"hello"}"#, "\(result)")
             try await eventually { written.all.last == .int(Int64(number)) }
         }
         for registration in registrations { registration.cancel() }
@@ -394,7 +394,7 @@ struct PrimusProcessTests {
                 errors = try await Tool.run(["primus", command[0], "http://127.0.0.1:\(port)"] + arguments).errors
             }
             let assumption = "The server has no specification that can be read, so the transformer websockets is used."
-            #expect(errors.contains("Received 0 of 1") && errors.contains(assumption) == options.isEmpty, "\(errors)")
+            expect(errors.contains("Received 0 of 1") && errors.contains(assumption) == options.isEmpty, "\(errors)")
         }
         await listener.stop()
     }
@@ -403,8 +403,8 @@ struct PrimusProcessTests {
     func `a parser of the server's own is a failure that says so`(_ command: String, _ arguments: [String]) async throws {
         let server = try await Server { $0.customParser = OwnParser() }
         let result = try await server.primus(command, arguments)
-        #expect(result.status == 1 && result.errors.contains("The parser custom isn't built in."), "\(result.errors)")
-        #expect(result.errors.hasSuffix(" The tool has no other parsers.\n"), "\(result.errors)")
+        expect(result.status == 1 && result.errors.contains("The parser custom isn't built in."), "\(result.errors)")
+        expect(result.errors.hasSuffix(" The tool has no other parsers.\n"), "\(result.errors)")
         await server.server.stop()
     }
 
@@ -420,7 +420,7 @@ struct PrimusProcessTests {
             + #""parser":"\#(dialect.parser)",\#(heartbeat)}"#
         #expect(try await server.primus("spec", []) == (0, [expected], ""))
         let text = try await Tool.runAtTerminal(["primus", "spec", server.url])
-        #expect(text.output.hasPrefix("Primus \(version) at /primus: transformer \(dialect.transformer), parser \(dialect.parser), "))
+        expect(text.output.hasPrefix("Primus \(version) at /primus: transformer \(dialect.transformer), parser \(dialect.parser), "))
         await server.server.stop()
     }
 
@@ -428,7 +428,7 @@ struct PrimusProcessTests {
         let listener = SocketListener(limits: .forTests)
         let port = try await listener.start(PageHandler()).port
         let result = try await Tool.run(["primus", "spec", "http://127.0.0.1:\(port)"])
-        #expect(result.status == 1 && result.errors.contains("it isn't JSON") && result.errors.contains("Check that the URL"))
+        expect(result.status == 1 && result.errors.contains("it isn't JSON") && result.errors.contains("Check that the URL"))
         await listener.stop()
     }
 
@@ -446,20 +446,20 @@ struct PrimusProcessTests {
     @Test func `a time limit is a failure that names the server, or what is missing`() async throws {
         let server = try await Server { $0.plugins = .responder }
         let none = try await server.primus("listen", ["--count", "1", "--timeout", "0.5"])
-        #expect(none.status == 1 && none.errors.contains("\(server.url)/primus within 0.5 s."), "\(none.errors)")
-        #expect(none.output.dropLast().last == Self.end)
+        expect(none.status == 1 && none.errors.contains("\(server.url)/primus within 0.5 s."), "\(none.errors)")
+        expectEqual(none.output.dropLast().last, Self.end)
         let one = try await server.primus("write", ["1", "--count", "2", "--timeout", "0.5"])
         // If connecting was slow, not even the first one has arrived.
         #expect(one.errors.contains(/(?:Received [01] of 2 messages from|Cannot connect to) .* within 0.5 s\./), "\(one.errors)")
         let ack = try await server.primus("send", ["e", "--ack", "--timeout", "0.5"])
-        #expect(ack.status == 1)
+        expectEqual(ack.status, 1)
         #expect(ack.errors.contains(/(?:did not acknowledge e|Cannot connect to .*) within 0.5 s\./), "\(ack.errors)")
         await server.server.stop()
         let silent = try await self.server(Dialect(transformer: .engineIO))
         silent.server.faults.isSilent = true
         for (command, arguments) in Self.commands.dropLast() {
             let result = try await silent.primus(command, arguments + ["--timeout", "0.5"])
-            #expect(result.status == 1 && result.errors.contains("within 0.5 s."), "\(command): \(result.errors)")
+            expect(result.status == 1 && result.errors.contains("within 0.5 s."), "\(command): \(result.errors)")
         }
         await silent.server.stop()
     }
@@ -469,10 +469,10 @@ struct PrimusProcessTests {
         // Whether the client is opened before the limit depends on the machine, so several times.
         for _ in 0..<scaled(10) {
             let result = try await server.primus("listen", ["--count", "1", "--timeout", "0.001"])
-            #expect(result.status == 1 && result.errors.split(separator: "\n").count == 1, "\(result.errors)")
+            expect(result.status == 1 && result.errors.split(separator: "\n").count == 1, "\(result.errors)")
             let summary = /(?:Received 0 of 1 messages from|Cannot connect to) .* within .* s\./
-            #expect(result.errors.contains(summary), "\(result.errors)")
-            #expect(result.output.last?.hasPrefix(#"{"type":"error","message":"#) == true && result.output.dropLast().last == Self.end)
+            expect(result.errors.contains(summary), "\(result.errors)")
+            expect(result.output.last?.hasPrefix(#"{"type":"error","message":"#) == true && result.output.dropLast().last == Self.end)
         }
         await server.server.stop()
     }
@@ -496,25 +496,25 @@ struct PrimusProcessTests {
             "REALTIME_PRIMUS_TOKEN=opensesame exec \"$0\" \(write)",
         ] {
             let result = try await Tool.run(shell: shell)
-            #expect(result.status == 0, "\(result.errors)")
+            expectEqual(result.status, 0, "\(result.errors)")
             let lines = result.output.split(separator: "\n")
-            #expect(lines.contains(#"{"type":"data","data":1}"#))
-            #expect(lines.contains { $0.contains(#""type":"request""#) } && lines.contains { $0.contains(#""type":"response""#) })
-            #expect(lines.contains { $0.contains("sent 1") } && lines.contains { $0.contains("received 1") })
-            #expect(lines.contains { $0.contains(#""state":"open""#) } && lines.contains { $0 == Self.end })
-            for secret in ["opensesame", "SECRETTENANT", "Basic "] { #expect(!result.output.contains(secret), "\(result.output)") }
+            expect(lines.contains(#"{"type":"data","data":1}"#))
+            expect(lines.contains { $0.contains(#""type":"request""#) } && lines.contains { $0.contains(#""type":"response""#) })
+            expect(lines.contains { $0.contains("sent 1") } && lines.contains { $0.contains("received 1") })
+            expect(lines.contains { $0.contains(#""state":"open""#) } && lines.contains { $0 == Self.end })
+            for secret in ["opensesame", "SECRETTENANT", "Basic "] { expect(!result.output.contains(secret), "\(result.output)") }
         }
-        #expect(tenants.withLock { $0 } == Array(repeating: "SECRETTENANT", count: 5))
+        expectEqual(tenants.withLock { $0 }, Array(repeating: "SECRETTENANT", count: 5))
         for (command, arguments) in Self.commands.dropLast() {
             let without = try await server.primus(command, arguments)
-            #expect(
+            expect(
                 without.status == 1 && without.errors.contains("401") && without.errors.contains("The access token is missing or wrong."))
-            #expect(without.errors.hasSuffix(" Specify the access token with --token.\n"), "\(without.errors)")
+            expect(without.errors.hasSuffix(" Specify the access token with --token.\n"), "\(without.errors)")
             let wrong = try await server.primus(command, arguments + ["--token", "opensesame2"])
-            #expect(wrong.status == 1 && wrong.errors.hasSuffix(" Check the access token of --token.\n"), "\(wrong.errors)")
+            expect(wrong.status == 1 && wrong.errors.hasSuffix(" Check the access token of --token.\n"), "\(wrong.errors)")
         }
         let environment = try await Tool.run(shell: "REALTIME_PRIMUS_TOKEN=opensesame2 exec \"$0\" primus listen \(server.url)")
-        #expect(environment.status == 1 && environment.errors.hasSuffix(" Check the access token of REALTIME_PRIMUS_TOKEN.\n"))
+        expect(environment.status == 1 && environment.errors.hasSuffix(" Check the access token of REALTIME_PRIMUS_TOKEN.\n"))
         await server.server.stop()
     }
 
@@ -526,9 +526,9 @@ struct PrimusProcessTests {
         for kind in TestProxy.Kind.allCases {
             let proxy = try TestProxy(kind, credentials: .init(username: "anna", password: "hunter2"))
             let written = try await Tool.run(["primus", "write", host, "1", "--count", "1", "--proxy", proxy.url, "--verbose"])
-            #expect(written.status == 0 && !(written.output + written.errors).contains("hunter2"), "\(written.errors)")
-            #expect(try await Tool.run(["primus", "spec", host, "--proxy", proxy.url]).status == 0)
-            #expect(proxy.targets.count == 3)
+            expect(written.status == 0 && !(written.output + written.errors).contains("hunter2"), "\(written.errors)")
+            try await expectEqual(Tool.run(["primus", "spec", host, "--proxy", proxy.url]).status, 0)
+            expectEqual(proxy.targets.count, 3)
             await proxy.stop()
         }
         await server.server.stop()
@@ -538,7 +538,7 @@ struct PrimusProcessTests {
 
     private func ready(_ tool: Tool) async throws -> String {
         let ready = try #require(try JSONSerialization.jsonObject(with: Data(await tool.nextLine().utf8)) as? [String: Any])
-        #expect(ready["ready"] as? Bool == true && Set(ready.keys) == ["ready", "url", "port"])
+        expect(ready["ready"] as? Bool == true && Set(ready.keys) == ["ready", "url", "port"])
         return try #require(ready["url"] as? String)
     }
 
@@ -554,23 +554,23 @@ struct PrimusProcessTests {
         let events = clients.map { $0.emitter.on("chat").makeAsyncIterator() }
         try await clients[0].write(["text": "hello"])
         try await clients[1].emitter.send("chat", "anna")
-        for message in messages { #expect(try await message.next()?.decode(as: [String: String].self) == ["text": "hello"]) }
+        for message in messages { try await expectEqual(message.next()?.decode(as: [String: String].self), ["text": "hello"]) }
         for event in events {
             let name = try await event.next()?.decode(String.self)
-            #expect(name == "anna")
+            expectEqual(name, "anna")
         }
         let sum: Int = try await clients[0].emitter.send("first", 20, 22)
         let reply: [Int] = try await clients[0].request([1, 2])
-        #expect(sum == 20 && reply == [1, 2])
+        expect(sum == 20 && reply == [1, 2])
         let (channel, stream) = (clients[0].channel("echo"), clients[0].substream("echo"))
         let (fromChannel, fromStream) = (channel.messages.makeAsyncIterator(), stream.messages.makeAsyncIterator())
         try await channel.write(1)
         try await stream.write(2)
-        #expect(try await fromChannel.next()?.decode(as: Int.self) == 1)
-        #expect(try await fromStream.next()?.decode(as: Int.self) == 2)
+        try await expectEqual(fromChannel.next()?.decode(as: Int.self), 1)
+        try await expectEqual(fromStream.next()?.decode(as: Int.self), 2)
         for client in clients { client.end() }
         tool.process.signal(SIGTERM)
-        #expect(await tool.end().status == 0)
+        await expectEqual(tool.end().status, 0)
     }
 
     @Test(arguments: [SIGINT, SIGTERM])
@@ -578,61 +578,61 @@ struct PrimusProcessTests {
         let options = ["--transformer", "engine.io", "--version", "6", "--plugins", "emitter", "--verbose"]
         let tool = try Tool(["serve", "primus"] + options)
         let url = try await self.ready(tool)
-        #expect(try await Tool.run(["primus", "write", url, #"{"n":1}"#, "--count", "1"]).status == 0)
-        #expect(try await Tool.run(["primus", "send", url, "e", "--ack"]).status == 0)
+        try await expectEqual(Tool.run(["primus", "write", url, #"{"n":1}"#, "--count", "1"]).status, 0)
+        try await expectEqual(Tool.run(["primus", "send", url, "e", "--ack"]).status, 0)
         tool.process.signal(signal)
         let end = await tool.end()
-        #expect(end.status == 0 && end.errors.isEmpty)
+        expect(end.status == 0 && end.errors.isEmpty)
         let lines = try end.output.split(separator: "\n").map {
             try JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: Any] ?? [:]
         }
         // The second client may connect before the server has noticed the end of the first one.
         let sparks = Dictionary(grouping: lines.filter { $0["spark_id"] != nil }) { $0["spark_id"] as? String }
-        #expect(sparks.count == 2)
-        for lines in sparks.values { #expect(lines.compactMap { $0["type"] as? String } == ["connected", "received", "disconnected"]) }
+        expectEqual(sparks.count, 2)
+        for lines in sparks.values { expectEqual(lines.compactMap { $0["type"] as? String }, ["connected", "received", "disconnected"]) }
         let frames = lines.filter { $0["type"] as? String == "frame" }.map { "\($0["from"] ?? ""): \($0["data"] ?? "")" }
-        #expect(frames.contains(#"client: 4{"n":1}"#) && frames.contains(#"server: 4{"n":1}"#), "\(frames)")
+        expect(frames.contains(#"client: 4{"n":1}"#) && frames.contains(#"server: 4{"n":1}"#), "\(frames)")
     }
 
     @Test(arguments: ["engine.io", "sockjs"])
     func `a server with verbose prints the packets of sessions over HTTP`(_ transformer: String) async throws {
         let tool = try Tool(["serve", "primus", "--transformer", transformer, "--verbose"])
         let url = try await self.ready(tool)
-        #expect(try await Tool.run(["primus", "write", url, #"{"n":1}"#, "--count", "1", "--transport", "polling"]).status == 0)
+        try await expectEqual(Tool.run(["primus", "write", url, #"{"n":1}"#, "--count", "1", "--transport", "polling"]).status, 0)
         tool.process.signal(SIGTERM)
         let end = await tool.end()
         let lines = end.output.split(separator: "\n")
         for sender in ["client", "server"] {
-            #expect(lines.contains { $0.contains(#""from":"\#(sender)""#) && $0.contains(#"n\"#) && $0.contains(":1}") }, "\(end.output)")
+            expect(lines.contains { $0.contains(#""from":"\#(sender)""#) && $0.contains(#"n\"#) && $0.contains(":1}") }, "\(end.output)")
         }
     }
 
     @Test func `a server with a token rejects clients without it, and prints no token`() async throws {
         let tool = try Tool(["serve", "primus", "--token", "opensesame"])
         let url = try await self.ready(tool)
-        #expect(try await Tool.run(["primus", "spec", url]).status == 0)
-        #expect(try await Tool.run(["primus", "write", url, "1", "--count", "1"]).status == 1)
+        try await expectEqual(Tool.run(["primus", "spec", url]).status, 0)
+        try await expectEqual(Tool.run(["primus", "write", url, "1", "--count", "1"]).status, 1)
         for options in [["--token", "opensesame"], ["--token", "opensesame", "--token-parameter", "token"]] {
-            #expect(try await Tool.run(["primus", "write", url, "1", "--count", "1"] + options).status == 0)
+            try await expectEqual(Tool.run(["primus", "write", url, "1", "--count", "1"] + options).status, 0)
         }
         tool.process.signal(SIGTERM)
         let end = await tool.end()
-        #expect(end.status == 0 && end.output.hasPrefix(#"{"type":"rejected","status":401}"#) && !end.output.contains("opensesame"))
+        expect(end.status == 0 && end.output.hasPrefix(#"{"type":"rejected","status":401}"#) && !end.output.contains("opensesame"))
     }
 
     @Test(.requires(.openSSL)) func `a server with a certificate serves clients that trust it`() async throws {
         func file(_ name: String) -> String { Vectors.path("certificates/\(name)") }
         let tool = try Tool(["serve", "primus", "--tls", file("server.pem"), file("server-key.pem")])
         let url = try await self.ready(tool)
-        #expect(url.hasPrefix("https://127.0.0.1:"))
+        expect(url.hasPrefix("https://127.0.0.1:"))
         let echo = try await Tool.run(["primus", "write", url, "1", "--count", "1", "--ca", file("root.pem")])
-        #expect(echo.status == 0, "\(echo.errors)")
+        expectEqual(echo.status, 0, "\(echo.errors)")
         for command in [["write", url, "1", "--count", "1"], ["spec", url]] {
             let untrusted = try await Tool.run(["primus"] + command)
-            #expect(untrusted.status == 1 && untrusted.errors.contains("root certificate to the file of --ca"), "\(untrusted.errors)")
+            expect(untrusted.status == 1 && untrusted.errors.contains("root certificate to the file of --ca"), "\(untrusted.errors)")
         }
         tool.process.signal(SIGTERM)
-        #expect(await tool.end().status == 0)
+        await expectEqual(tool.end().status, 0)
     }
 }
 

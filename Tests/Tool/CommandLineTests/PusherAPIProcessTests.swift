@@ -50,21 +50,22 @@ struct PusherAPIProcessTests {
             return (result.status, result.output)
         }
         let all = try await run(["channels"])
-        #expect(all.status == 0)
-        #expect(all.output == #"{"type":"channel","channel":"presence-room"}"# + "\n" + #"{"type":"channel","channel":"prices"}"# + "\n")
+        expectEqual(all.status, 0)
+        expectEqual(all.output, #"{"type":"channel","channel":"presence-room"}"# + "\n" + #"{"type":"channel","channel":"prices"}"# + "\n")
         let rooms = try await run(["channels", "--prefix", "presence-", "--info", "user_count"])
-        #expect(rooms.output == #"{"type":"channel","channel":"presence-room","user_count":1}"# + "\n")
+        expectEqual(rooms.output, #"{"type":"channel","channel":"presence-room","user_count":1}"# + "\n")
         let prices = try await run(["channels", "--info", "subscription_count", "prices", "empty"])
-        #expect(
-            prices.output == #"{"type":"channel","channel":"prices","occupied":true,"subscription_count":1}"# + "\n"
+        expectEqual(
+            prices.output,
+            #"{"type":"channel","channel":"prices","occupied":true,"subscription_count":1}"# + "\n"
                 + #"{"type":"channel","channel":"empty","occupied":false,"subscription_count":0}"# + "\n")
         let users = try await run(["users", "presence-room"])
-        #expect(users.output == #"{"type":"user","channel":"presence-room","user_id":"anna"}"# + "\n")
+        expectEqual(users.output, #"{"type":"user","channel":"presence-room","user_id":"anna"}"# + "\n")
         let terminated = try await run(["terminate", "bert"])
-        #expect(terminated.status == 0 && terminated.output == #"{"type":"terminated","user_id":"bert"}"# + "\n")
+        expect(terminated.status == 0 && terminated.output == #"{"type":"terminated","user_id":"bert"}"# + "\n")
         for command in [["channels"], ["channels", "a"], ["users", "presence-room"], ["terminate", "bert"]] {
             let result = try await run(command, secret: "wrong")
-            #expect(result.status == 1 && result.output.contains("401") && !result.output.contains("wrong"))
+            expect(result.status == 1 && result.output.contains("401") && !result.output.contains("wrong"))
         }
         client.disconnect()
         await server.stop()
@@ -80,21 +81,21 @@ struct PusherAPIProcessTests {
             let trigger = ["pusher", "trigger", url, "--key", "k", "--secret", "s", "private-a", "client-b"]
             let result = try await Tool.run(trigger + [#"{"x":1}"#])
             if isAllowed {
-                #expect(result.status == 0)
-                #expect(result.output == #"{"type":"triggered","channel":"private-a","event":"client-b"}"# + "\n")
-                #expect(try await Tool.run(trigger + ["plain text"]).status == 0)
+                expectEqual(result.status, 0)
+                expectEqual(result.output, #"{"type":"triggered","channel":"private-a","event":"client-b"}"# + "\n")
+                try await expectEqual(Tool.run(trigger + ["plain text"]).status, 0)
                 var data: [String] = []
                 for await case .clientEvent(_, "private-a", "client-b", let text) in events {
                     data.append(text)
                     if data.count == 2 { break }
                 }
-                #expect(data == [#"{"x":1}"#, "plain text"])
+                expectEqual(data, [#"{"x":1}"#, "plain text"])
                 for (channel, event) in [("prices", "client-b"), ("private-a", "b")] {
                     let invalid = try await Tool.run(["pusher", "trigger", url, "--key", "k", "--secret", "s", channel, event, "1"])
-                    #expect(invalid.status == 1 && invalid.errors.contains("client"))
+                    expect(invalid.status == 1 && invalid.errors.contains("client"))
                 }
             } else {
-                #expect(result.status == 1 && result.errors.contains("does not have client messaging enabled"))
+                expect(result.status == 1 && result.errors.contains("does not have client messaging enabled"))
             }
             await server.stop()
         }
@@ -105,24 +106,24 @@ struct PusherAPIProcessTests {
         // The examples of the service's documentation.
         let channel = try await Tool.run(sign + ["private-foobar"])
         let signature = "278d425bdf160c739803:58df8b0c36d6982b82c3ecf6b4662e34fe8c25bba48f5369f135bf843651c3a4"
-        #expect(channel.output == #"{"type":"signed","channel":"private-foobar","auth":"\#(signature)"}"# + "\n")
+        expectEqual(channel.output, #"{"type":"signed","channel":"private-foobar","auth":"\#(signature)"}"# + "\n")
         let user = try await Tool.runAtTerminal(sign + ["--user-id", "12345"])
-        #expect(user.output.contains(#"{"auth":"278d425bdf160c739803:4708d583dada6a56435fb8bc611c77c359a31eebde13337c16ab43aa6de336ba""#))
-        #expect(user.output.contains(#""user_data":"{\"id\":\"12345\"}"}"#))
+        expect(user.output.contains(#"{"auth":"278d425bdf160c739803:4708d583dada6a56435fb8bc611c77c359a31eebde13337c16ab43aa6de336ba""#))
+        expect(user.output.contains(#""user_data":"{\"id\":\"12345\"}"}"#))
         let member = try await Tool.run(sign + ["presence-a", "--user-id", "7", "--user-info", #"{"name":"A"}"#])
-        #expect(try Self.object(member.output)["channel_data"] as? String == #"{"user_id":"7","user_info":{"name":"A"}}"#)
+        try expectEqual(Self.object(member.output)["channel_data"] as? String, #"{"user_id":"7","user_info":{"name":"A"}}"#)
         let watching = try await Tool.run(sign + ["--user-id", "7", "--watch", "8", "--watch", "9"])
-        #expect(try Self.object(watching.output)["user_data"] as? String == #"{"id":"7","watchlist":["8","9"]}"#)
+        try expectEqual(Self.object(watching.output)["user_data"] as? String, #"{"id":"7","watchlist":["8","9"]}"#)
         let key = ["--encryption-key", "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="]
         let encrypted = try await Tool.run(sign + key + ["private-encrypted-a"])
         // SHA-256 of the channel's name and the key.
-        #expect(try Self.object(encrypted.output)["shared_secret"] as? String == "s1rdijRHyyLa/TmwKiC7A3oeY+nahXaZrWaS3La/se0=")
+        try expectEqual(Self.object(encrypted.output)["shared_secret"] as? String, "s1rdijRHyyLa/TmwKiC7A3oeY+nahXaZrWaS3La/se0=")
         for (key, message) in [([], "set the encryption master key"), (["--encryption-key", "AAEC"], "32 bytes in Base64")] {
             let result = try await Tool.run(sign + key + ["private-encrypted-a"])
-            #expect(result.status == 1 && result.errors.contains(message) && !result.errors.contains("AAEC"))
+            expect(result.status == 1 && result.errors.contains(message) && !result.errors.contains("AAEC"))
         }
         let invalid = try await Tool.run(sign + ["prices"])
-        #expect(invalid.status == 1 && invalid.errors.contains("public channel"))
+        expect(invalid.status == 1 && invalid.errors.contains("public channel"))
     }
 
     @Test func `encrypted events and those of the user are printed`() async throws {
@@ -136,19 +137,19 @@ struct PusherAPIProcessTests {
             lines.append(await anna.nextLine())
             try #require(lines.last != "")
         }
-        #expect(lines.contains(#"{"type":"signed_in","user_id":"anna"}"#))
-        #expect(lines.contains(#"{"type":"offline","user_ids":["bert"]}"#))
+        expect(lines.contains(#"{"type":"signed_in","user_id":"anna"}"#))
+        expect(lines.contains(#"{"type":"offline","user_ids":["bert"]}"#))
         let publish = ["pusher", "publish", url, "--app-id", "1", "--key", "k", "--secret", "s"]
-        #expect(try await Tool.run(publish + key + ["private-encrypted-a", "order", #"{"id":1}"#]).status == 0)
-        #expect(await anna.nextLine() == #"{"type":"event","channel":"private-encrypted-a","event":"order","data":"{\"id\":1}"}"#)
-        #expect(try await Tool.run(publish + ["#server-to-user-anna", "hello", "1"]).status == 0)
-        #expect(await anna.nextLine() == ##"{"type":"event","channel":"#server-to-user-anna","event":"hello","data":"1"}"##)
+        try await expectEqual(Tool.run(publish + key + ["private-encrypted-a", "order", #"{"id":1}"#]).status, 0)
+        await expectEqual(anna.nextLine(), #"{"type":"event","channel":"private-encrypted-a","event":"order","data":"{\"id\":1}"}"#)
+        try await expectEqual(Tool.run(publish + ["#server-to-user-anna", "hello", "1"]).status, 0)
+        await expectEqual(anna.nextLine(), ##"{"type":"event","channel":"#server-to-user-anna","event":"hello","data":"1"}"##)
         let unencrypted = try await Tool.run(publish + ["private-encrypted-a", "order", "1"])
-        #expect(unencrypted.status == 1 && unencrypted.errors.contains("encryption"))
+        expect(unencrypted.status == 1 && unencrypted.errors.contains("encryption"))
         anna.process.signal(SIGTERM)
-        #expect(await anna.end().status == 0)
+        await expectEqual(anna.end().status, 0)
         server.process.signal(SIGTERM)
-        #expect(await server.end().status == 0)
+        await expectEqual(server.end().status, 0)
     }
 
     @Test func `a server with several apps keeps them apart and sends webhooks`() async throws {
@@ -157,18 +158,18 @@ struct PusherAPIProcessTests {
         let hook = "http://127.0.0.1:\(try await listener.start(receiver).port)/hook"
         let server = try Tool(["serve", "pusher", "--app", "1:k1:s1", "--app", "2:k2:s2", "--webhook", hook])
         let ready = try Self.object(await server.nextLine())
-        #expect(ready["apps"] as? [[String: String]] == [["app": "1", "key": "k1"], ["app": "2", "key": "k2"]])
+        expectEqual(ready["apps"] as? [[String: String]], [["app": "1", "key": "k1"], ["app": "2", "key": "k2"]])
         let url = try #require(ready["url"] as? String)
         for app in ["1", "2"] {
             let published = try await Tool.run(
                 ["pusher", "publish", url, "--app-id", app, "--key", "k\(app)", "--secret", "s\(app)", "prices-\(app)", "price", "1"])
-            #expect(published.status == 0)
+            expectEqual(published.status, 0)
             let subscribed = try await Tool.run(
                 ["pusher", "trigger", url, "--key", "k\(app)", "--secret", "s\(app)", "private-\(app)", "client-a", "1"])
-            #expect(subscribed.status == 0)
+            expectEqual(subscribed.status, 0)
         }
         let unknown = try await Tool.run(["pusher", "subscribe", url, "--key", "k3", "prices"])
-        #expect(unknown.status == 1 && unknown.errors.contains("4001"))
+        expect(unknown.status == 1 && unknown.errors.contains("4001"))
         // The channels are reported as vacated a few seconds after their clients have left, which may be before or after this.
         func events(_ app: String) -> [PusherWebhookEvent] {
             receiver.webhooks.all.filter { $0.key == "k\(app)" }.flatMap(\.events).filter { $0.name != "channel_vacated" }
@@ -176,14 +177,14 @@ struct PusherAPIProcessTests {
         try await eventually { events("1").count == 2 && events("2").count == 2 }
         for app in ["1", "2"] {
             let events = events(app)
-            #expect(events.map(\.name) == ["channel_occupied", "client_event"] && events.allSatisfy { $0.channel == "private-\(app)" })
+            expect(events.map(\.name) == ["channel_occupied", "client_event"] && events.allSatisfy { $0.channel == "private-\(app)" })
         }
         server.process.signal(SIGTERM)
         let end = await server.end()
         let lines = end.output.split(separator: "\n")
-        #expect(end.status == 0)
-        #expect(lines.contains(#"{"type":"published","channel":"prices-2","event":"price","subscribers":0,"app":"2"}"#))
-        #expect(!end.output.contains("s1") && !end.output.contains("s2"))
+        expectEqual(end.status, 0)
+        expect(lines.contains(#"{"type":"published","channel":"prices-2","event":"price","subscribers":0,"app":"2"}"#))
+        expect(!end.output.contains("s1") && !end.output.contains("s2"))
         await listener.stop()
     }
 }

@@ -1,6 +1,7 @@
 import PusherChannels
 import PusherServer
 import RealtimeCoding
+import TestSupport
 import Testing
 
 @testable import CommandLineSupport
@@ -12,53 +13,53 @@ import Testing
 
     @Test func `the socket ID is a field of the state`() {
         let line = Line.state(PusherConnectionState.connected(socketID: "1.2"))
-        #expect(self.json(line) == #"{"type":"state","state":"connected","socket_id":"1.2"}"#)
-        #expect(self.text(line) == "connected: socket ID 1.2")
+        expectEqual(self.json(line), #"{"type":"state","state":"connected","socket_id":"1.2"}"#)
+        expectEqual(self.text(line), "connected: socket ID 1.2")
     }
 
     @Test func `a final state does not repeat the error that ends the command`() {
         let error = PusherError(.rejected, "Unknown app key.", serverCode: 4001)
         for line in [Line.state(PusherConnectionState.disconnected(error)), .state(.failed(error))] {
-            #expect(!self.json(line).contains("key"))
-            #expect(!self.text(line).contains("key"))
+            expect(!self.json(line).contains("key"))
+            expect(!self.text(line).contains("key"))
         }
-        #expect(ToolFailure(error) == ToolFailure("Unknown app key.", code: 4001))
+        expectEqual(ToolFailure(error), ToolFailure("Unknown app key.", code: 4001))
     }
 
     @Test func `members are listed with their information`() {
         let anna = PusherMember(id: "anna", info: ["name": "A"])
         let bert = PusherMember(id: "bert", info: .null)
         let all = Line.members("presence-x", .subscribed(PusherMembers([anna, bert], myID: "bert")))
-        #expect(
-            self.json(all)
-                == #"{"type":"members","channel":"presence-x","me":"bert","members":[{"user_id":"anna","user_info":{"name":"A"}},{"user_id":"bert"}]}"#
+        expectEqual(
+            self.json(all),
+            #"{"type":"members","channel":"presence-x","me":"bert","members":[{"user_id":"anna","user_info":{"name":"A"}},{"user_id":"bert"}]}"#
         )
-        #expect(self.text(all) == "presence-x: 2 members: anna, bert")
-        #expect(self.text(.members("presence-x", .subscribed(PusherMembers([anna], myID: "anna")))) == "presence-x: 1 member: anna")
+        expectEqual(self.text(all), "presence-x: 2 members: anna, bert")
+        expectEqual(self.text(.members("presence-x", .subscribed(PusherMembers([anna], myID: "anna")))), "presence-x: 1 member: anna")
         let joined = Line.members("presence-x", .joined(anna))
-        #expect(self.json(joined) == #"{"type":"joined","channel":"presence-x","user_id":"anna","user_info":{"name":"A"}}"#)
-        #expect(self.text(joined) == "presence-x: anna joined")
+        expectEqual(self.json(joined), #"{"type":"joined","channel":"presence-x","user_id":"anna","user_info":{"name":"A"}}"#)
+        expectEqual(self.text(joined), "presence-x: anna joined")
         let left = Line.members("presence-x", .left(bert))
-        #expect(self.json(left) == #"{"type":"left","channel":"presence-x","user_id":"bert"}"#)
-        #expect(self.text(left) == "presence-x: bert left")
+        expectEqual(self.json(left), #"{"type":"left","channel":"presence-x","user_id":"bert"}"#)
+        expectEqual(self.text(left), "presence-x: bert left")
     }
 
     @Test func `a frame names the side that sent it`() {
         let sent = Line.frame("{}", from: .client, socketID: "1.2")
-        #expect(self.text(sent) == "1.2 sent {}")
-        #expect(self.json(sent) == #"{"type":"frame","socket_id":"1.2","from":"client","data":"{}"}"#)
+        expectEqual(self.text(sent), "1.2 sent {}")
+        expectEqual(self.json(sent), #"{"type":"frame","socket_id":"1.2","from":"client","data":"{}"}"#)
         let received = Line.frame("{}", from: .server, socketID: nil)
-        #expect(self.text(received) == "a client received {}")
-        #expect(self.json(received) == #"{"type":"frame","from":"server","data":"{}"}"#)
-        #expect(self.json(.log(.trace, "#1 sent {}")) == ##"{"type":"log","level":"trace","message":"#1 sent {}"}"##)
+        expectEqual(self.text(received), "a client received {}")
+        expectEqual(self.json(received), #"{"type":"frame","from":"server","data":"{}"}"#)
+        expectEqual(self.json(.log(.trace, "#1 sent {}")), ##"{"type":"log","level":"trace","message":"#1 sent {}"}"##)
     }
 
     @Test func `a request and a response are lines`() {
         let request = Line.request("POST", "http://h:1/apps", body: "{}")
-        #expect(self.text(request) == "POST http://h:1/apps {}")
-        #expect(self.json(request) == #"{"type":"request","method":"POST","url":"http://h:1/apps","body":"{}"}"#)
-        #expect(self.text(.response(200, "OK", body: "{}")) == "200 OK {}")
-        #expect(self.json(.response(401, "", body: "no")) == #"{"type":"response","status":401,"body":"no"}"#)
+        expectEqual(self.text(request), "POST http://h:1/apps {}")
+        expectEqual(self.json(request), #"{"type":"request","method":"POST","url":"http://h:1/apps","body":"{}"}"#)
+        expectEqual(self.text(.response(200, "OK", body: "{}")), "200 OK {}")
+        expectEqual(self.json(.response(401, "", body: "no")), #"{"type":"response","status":401,"body":"no"}"#)
     }
 
     @Test(
@@ -107,11 +108,11 @@ import Testing
         ] as [(PusherServerEvent, String, String)])
     func `each event of a server is a line`(_ event: PusherServerEvent, _ json: String, _ text: String) throws {
         let line = try #require(ServePusherCommand.line(event))
-        #expect(self.json(line) == json)
-        #expect(self.text(line) == text)
+        expectEqual(self.json(line), json)
+        expectEqual(self.text(line), text)
     }
 
     @Test func `a received frame isn't a line of its own`() {
-        #expect(ServePusherCommand.line(.received(socketID: "1.2", frame: "{}")) == nil)
+        expectNil(ServePusherCommand.line(.received(socketID: "1.2", frame: "{}")))
     }
 }

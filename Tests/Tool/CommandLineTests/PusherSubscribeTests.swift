@@ -34,9 +34,9 @@ import Testing
         try await eventually { pusher.clock.sleepingTaskCount == 1 }
         try await meantime()
         pusher.clock.advance(by: .seconds(299) - pusher.clock.elapsed)
-        #expect(pusher.clock.sleepingTaskCount == 1)
+        expectEqual(pusher.clock.sleepingTaskCount, 1)
         pusher.clock.advance(by: .seconds(1))
-        #expect(await result.value)
+        await expect(result.value)
     }
 
     @Test func `a failed authorization doesn't decide about the time limit`() async throws {
@@ -46,7 +46,7 @@ import Testing
         client.connect()
         try await Self.expectTimeLimit(pusher, client) {
             let error = await errors.first { _ in true }
-            #expect(error?.code == .authorizationFailed)
+            expectEqual(error?.code, .authorizationFailed)
         }
     }
 
@@ -59,7 +59,7 @@ import Testing
         pusher.server.silence(try #require(client.socketID))
         try await Self.expectTimeLimit(pusher, client) {
             pusher.clock.advance(by: .seconds(30))
-            #expect(await errors.pending().map(\.code) == [.timedOut, .timedOut])
+            await expectEqual(errors.pending().map(\.code), [.timedOut, .timedOut])
         }
     }
 
@@ -73,8 +73,8 @@ import Testing
         }
         try await eventually { pusher.clock.sleepingTaskCount == 1 }
         client.connect()
-        #expect(await result.value == false)
-        #expect(pusher.clock.elapsed == .zero)
+        await expectEqual(result.value, false)
+        expectEqual(pusher.clock.elapsed, .zero)
     }
 
     @Test func `with a number of events, subscriptions don't meet the time limit`() async throws {
@@ -82,7 +82,7 @@ import Testing
         let client = pusher.client()
         client.connect()
         try await Self.expectTimeLimit(pusher, client, options: ["--count", "1"]) {
-            #expect(client.channel("private-b")?.state == .subscribed)
+            expectEqual(client.channel("private-b")?.state, .subscribed)
         }
     }
 }
@@ -137,8 +137,8 @@ struct SubscribeProcessTests {
         // On a busy computer, a response may not arrive within the first limit.
         for limit in ["1.0", "10.0", "100.0"] {
             let result = try await Self.subscribe(FailingEndpoint(503), ["--timeout", limit])
-            #expect(result.status == 1)
-            #expect(result.errors.contains("Cannot subscribe to private-a") && result.errors.contains("within \(limit) s"))
+            expectEqual(result.status, 1)
+            expect(result.errors.contains("Cannot subscribe to private-a") && result.errors.contains("within \(limit) s"))
             if result.errors.contains("503") { return }
         }
         Issue.record("The error doesn't contain the status of the response.")
@@ -157,10 +157,10 @@ struct SubscribeProcessTests {
         ])
         var lines: [String] = []
         while lines.last?.contains("subscribed") != true, lines.last != "" { lines.append(await tool.nextLine()) }
-        #expect(lines.last == #"{"type":"subscribed","channel":"private-a"}"#)
-        #expect(lines.contains { $0.contains("error") && $0.contains("\(status)") })
+        expectEqual(lines.last, #"{"type":"subscribed","channel":"private-a"}"#)
+        expect(lines.contains { $0.contains("error") && $0.contains("\(status)") })
         tool.process.signal(SIGTERM)
-        #expect(await tool.end().status == 0)
+        await expectEqual(tool.end().status, 0)
         await listener.stop()
     }
 
@@ -175,18 +175,18 @@ struct SubscribeProcessTests {
                 "pusher", "subscribe", "ws://127.0.0.1:\(address.port)", "--key", "k", "--auth-endpoint", "http://127.0.0.1:\(port)/auth",
                 "private-a", "--timeout", limit,
             ])
-            #expect(result.status == 1)
-            #expect(result.errors.contains("within \(limit) s"))
+            expectEqual(result.status, 1)
+            expect(result.errors.contains("within \(limit) s"))
             errors = result.errors
         }
-        #expect(errors.contains("refused"))
+        expect(errors.contains("refused"))
         await server.stop()
     }
 
     @Test func `a rejected authorization ends a command`() async throws {
         let result = try await Self.subscribe(FailingEndpoint(403), [])
-        #expect(result.status == 1)
-        #expect(result.errors.contains("403") && !result.errors.contains("within"))
+        expectEqual(result.status, 1)
+        expect(result.errors.contains("403") && !result.errors.contains("within"))
     }
 
     @Test func `only events of the named channels are printed, and those of the protocol on request`() async throws {
@@ -212,21 +212,21 @@ struct SubscribeProcessTests {
             server.send(#"{"event":"pusher:note","channel":"prices","data":"1"}"#, to: socketID)
             server.publish("price", to: "prices", data: "2")
             let result = await tool.end()
-            #expect(result.status == 0)
+            expectEqual(result.status, 0)
             let lines = result.output.split(separator: "\n").map(String.init)
-            #expect(
-                lines.filter { $0.contains(#""type":"event""#) } == printed.map { #"{"type":"event","channel":"prices","# + $0 },
+            expectEqual(
+                lines.filter { $0.contains(#""type":"event""#) }, printed.map { #"{"type":"event","channel":"prices","# + $0 },
                 "\(options)")
             let isVerbose = options.contains("--verbose")
             let frames = lines.filter { $0.contains(#""type":"log","level":"trace""#) }
-            #expect(frames.contains { $0.contains(" sent {") } == isVerbose)
-            #expect(frames.contains { $0.contains(" received {") } == isVerbose)
-            #expect(lines.contains(#"{"type":"attempt","number":1}"#) == isVerbose)
+            expectEqual(frames.contains { $0.contains(" sent {") }, isVerbose)
+            expectEqual(frames.contains { $0.contains(" received {") }, isVerbose)
+            expectEqual(lines.contains(#"{"type":"attempt","number":1}"#), isVerbose)
             // The frame precedes what it causes.
             if isVerbose {
                 let received = lines.firstIndex { $0.contains(" received {") && $0.contains("subscription_succeeded") }
                 let subscribed = lines.firstIndex(of: #"{"type":"subscribed","channel":"prices"}"#)
-                #expect(try #require(received) < (try #require(subscribed)))
+                try expect(#require(received) < (try #require(subscribed)))
             }
         }
         await server.stop()
@@ -252,11 +252,11 @@ struct SubscribeProcessTests {
         await send(server, socketID) {
             server.send(#"{"event":"pusher:ping","data":{}}"#, to: socketID)
             let response = await events.first { if case .received(_, let frame) = $0 { frame.contains("pusher:pong") } else { false } }
-            #expect(response != nil)
+            expect(response != nil)
         }
         tool.process.signal(SIGTERM)
         let result = await tool.end()
-        #expect(result.status == 0)
+        expectEqual(result.status, 0)
         await server.stop()
         return result.output
     }
@@ -267,7 +267,7 @@ struct SubscribeProcessTests {
             for _ in 0..<60 { server.publish("price", to: "prices", data: String(repeating: "x", count: 8_000)) }
             await awaitResponse()
         }
-        #expect(output.ranges(of: " received {").count >= 60)
+        expect(output.ranges(of: " received {").count >= 60)
     }
 
     @Test func `a trace that is longer than its queue says how many lines are missing`() async throws {
@@ -283,6 +283,6 @@ struct SubscribeProcessTests {
         let missing = output.matches(of: /(\d+) lines are missing here, because the output is read too slowly\./)
             .compactMap { Int($0.1) }.reduce(0, +)
         let printed = output.ranges(of: " received {").count
-        #expect(missing >= 1_000 && missing + printed >= 4_000)
+        expect(missing >= 1_000 && missing + printed >= 4_000)
     }
 }

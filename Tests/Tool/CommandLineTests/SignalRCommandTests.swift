@@ -3,6 +3,7 @@ import RealtimeCoding
 import SignalRHubs
 import SignalRServer
 import SignalRWire
+import TestSupport
 import Testing
 
 @testable import CommandLineSupport
@@ -22,17 +23,17 @@ import Testing
         let call = try self.parse(
             ["invoke", "https://host/hub", "Add", "-1", #""two""#, "[3]", "--protocol", "MessagePack", "--timeout", "0.5"], SignalRCall.init
         )
-        #expect(call.connection.endpoint == (try Endpoint("https://host/hub")))
-        #expect(call.connection.format == .messagePack)
-        #expect(call.method == "Add")
-        #expect(call.values == [.value(-1), .value("two"), .value([3])])
-        #expect(call.timeout == .milliseconds(500))
+        expectEqual(call.connection.endpoint, (try Endpoint("https://host/hub")))
+        expectEqual(call.connection.format, .messagePack)
+        expectEqual(call.method, "Add")
+        expectEqual(call.values, [.value(-1), .value("two"), .value([3])])
+        expectEqual(call.timeout, .milliseconds(500))
     }
 
     @Test(arguments: ["invoke", "send", "stream"])
     func `one argument can be standard input`(_ command: String) throws {
         let call = try self.parse([command, "http://host/hub", "M", "1", "-", "2"], SignalRCall.init)
-        #expect(call.values == [.value(1), .standardInput, .value(2)])
+        expectEqual(call.values, [.value(1), .standardInput, .value(2)])
         let message = "Only one argument can be '-', because standard input is read to its end"
         #expect(throws: UsageError(["signalr", command], message)) {
             try self.parse([command, "http://host/hub", "M", "-", "-"], SignalRCall.init)
@@ -41,9 +42,9 @@ import Testing
 
     @Test func `a command listens to several methods`() throws {
         let command = try self.parse(["listen", "http://host/hub", "A", "B", "--count", "2"], SignalRListenCommand.init)
-        #expect(command.methods == ["A", "B"])
-        #expect(command.count == 2)
-        #expect(command.connection.format == .json)
+        expectEqual(command.methods, ["A", "B"])
+        expectEqual(command.count, 2)
+        expectEqual(command.connection.format, .json)
     }
 
     @Test(
@@ -106,13 +107,13 @@ import Testing
     func `a client may use the transports that an option names`(names: String?, expected: HubTransportKinds) throws {
         let options = names.map { ["--transport", $0] } ?? []
         let call = try self.parse(["send", "ws://host/hub", "M"] + options, SignalRCall.init)
-        #expect(call.connection.allowedTransports == expected && !call.connection.isStateful)
+        expect(call.connection.allowedTransports == expected && !call.connection.isStateful)
     }
 
     @Test func `header fields keep colons in their values`() throws {
         let call = try self.parse(
             ["send", "ws://host/hub", "M", "--header", "Cookie: a=b:c", "--header", "X-Empty:", "--header", "Cookie: d"], SignalRCall.init)
-        #expect(call.connection.client.headers == ["Cookie": "a=b:c", "X-Empty": "", "Cookie": "d"])
+        expectEqual(call.connection.client.headers, ["Cookie": "a=b:c", "X-Empty": "", "Cookie": "d"])
     }
 
     @Test func `the token comes from an option, a file or the environment`() throws {
@@ -152,34 +153,34 @@ import Testing
             (.stopped(HubError(.connectionLost, "Lost.")), #"{"type":"state","state":"disconnected"}"#, "disconnected"),
         ] as [(HubState, String, String)])
     func `each state is a line`(_ state: HubState, _ json: String, _ text: String) {
-        #expect(self.json(.state(state, over: .longPolling)) == json)
-        #expect(self.text(.state(state, over: .longPolling)) == text)
+        expectEqual(self.json(.state(state, over: .longPolling)), json)
+        expectEqual(self.text(.state(state, over: .longPolling)), text)
     }
 
     @Test func `values are lines with all digits of their numbers`() throws {
         let text = #"{"a":[9223372036854775807,-0.10000000000000000001]}"#
         let value = try JSONValue(parsing: text)
-        #expect(self.json(.result(value)) == #"{"type":"result","value":\#(text)}"#)
-        #expect(self.text(.result(.null)) == "null")
-        #expect(self.json(.item(value)) == #"{"type":"item","value":\#(text)}"#)
-        #expect(self.text(.item(value)) == text)
+        expectEqual(self.json(.result(value)), #"{"type":"result","value":\#(text)}"#)
+        expectEqual(self.text(.result(.null)), "null")
+        expectEqual(self.json(.item(value)), #"{"type":"item","value":\#(text)}"#)
+        expectEqual(self.text(.item(value)), text)
         let invocation = Line.invocation("Receive", ["anna", value])
-        #expect(self.json(invocation) == #"{"type":"invocation","target":"Receive","arguments":["anna",\#(text)]}"#)
-        #expect(self.text(invocation) == #"Receive "anna" \#(text)"#)
-        #expect(self.json(.sent("Send")) == #"{"type":"sent","target":"Send"}"#)
+        expectEqual(self.json(invocation), #"{"type":"invocation","target":"Receive","arguments":["anna",\#(text)]}"#)
+        expectEqual(self.text(invocation), #"Receive "anna" \#(text)"#)
+        expectEqual(self.json(.sent("Send")), #"{"type":"sent","target":"Send"}"#)
     }
 
     @Test func `a payload is shown as JSON in both formats`() throws {
-        #expect(try HubPayload(.json, Array("[1.10, 2]".utf8)).json() == [1.1, 2])
-        #expect(try HubPayload(.messagePack, MessagePackValue.array([.int(1), .binary([1, 2])]).bytes).json() == [1, "AQI="])
+        try expectEqual(HubPayload(.json, Array("[1.10, 2]".utf8)).json(), [1.1, 2])
+        try expectEqual(HubPayload(.messagePack, MessagePackValue.array([.int(1), .binary([1, 2])]).bytes).json(), [1, "AQI="])
         #expect(throws: ToolFailure.self) { try HubPayload(.messagePack, [0xC1]).json() }
     }
 
     @Test func `a message names its connection and the side that sent it`() {
         let line = Line.message(ConnectionID(rawValue: 3), "{}", from: .client)
-        #expect(self.json(line) == ##"{"type":"frame","connection":"#3","from":"client","data":"{}"}"##)
-        #expect(self.text(line) == "#3 received {}")
-        #expect(self.text(.message(ConnectionID(rawValue: 3), "{}", from: .server)) == "#3 sent {}")
+        expectEqual(self.json(line), ##"{"type":"frame","connection":"#3","from":"client","data":"{}"}"##)
+        expectEqual(self.text(line), "#3 received {}")
+        expectEqual(self.text(.message(ConnectionID(rawValue: 3), "{}", from: .server)), "#3 sent {}")
     }
 
     @Test(
@@ -225,13 +226,13 @@ import Testing
             ),
         ] as [(SignalRServerEvent, String, String)])
     func `each event of a server is a line`(_ event: SignalRServerEvent, _ json: String, _ text: String) {
-        #expect(self.json(.event(event)) == json)
-        #expect(self.text(.event(event)) == text)
+        expectEqual(self.json(.event(event)), json)
+        expectEqual(self.text(.event(event)), text)
     }
 
     @Test func `a negotiation and a message aren't lines of their own`() {
-        #expect(Line.event(.negotiated(hub: "/chat", connectionID: "a")) == nil)
-        #expect(Line.event(.received(connectionID: "a", .text("{}"))) == nil)
+        expectNil(Line.event(.negotiated(hub: "/chat", connectionID: "a")))
+        expectNil(Line.event(.received(connectionID: "a", .text("{}"))))
     }
 
     @Test(
@@ -245,7 +246,7 @@ import Testing
             Issue.record("the options don't run the command")
             return
         }
-        #expect(try ServeSignalRCommand(arguments).transports == transports)
+        try expectEqual(ServeSignalRCommand(arguments).transports, transports)
     }
 
     @Test(arguments: ["tcp", ",", "webSockets,", "webSockets, longPolling", "webSockets;longPolling"])
@@ -256,7 +257,8 @@ import Testing
             return
         }
         let error = #expect(throws: UsageError.self) { try ServeSignalRCommand(arguments) }
-        #expect(error?.message.contains("must be webSockets, serverSentEvents or longPolling, several of them with commas, or any") == true)
+        expectEqual(
+            error?.message.contains("must be webSockets, serverSentEvents or longPolling, several of them with commas, or any"), true)
     }
 
     @Test func `a server names the commands to try, with its address and token`() throws {
@@ -265,13 +267,13 @@ import Testing
             else { return [] }
             let command = try ServeSignalRCommand(arguments)
             let address = ListenerAddress(host: "127.0.0.1", port: 8080)
-            #expect(
-                self.json(ServeSignalRCommand.ready(address))
-                    == #"{"ready":true,"url":"http://127.0.0.1:8080","port":8080,"hubs":["/chat","/clock","/echo"]}"#)
+            expectEqual(
+                self.json(ServeSignalRCommand.ready(address)),
+                #"{"ready":true,"url":"http://127.0.0.1:8080","port":8080,"hubs":["/chat","/clock","/echo"]}"#)
             return command.commands(address).map { $0.split(separator: " ").map { $0.filter { $0 != "'" } } }
         }
         let (plain, secured) = (try commands([]), try commands(["--token", "t t"]))
-        #expect(plain.count == 4)
+        expectEqual(plain.count, 4)
         for words in plain {
             let start = try #require(words.firstIndex(of: "signalr"))
             guard case .run(let arguments) = try Realtime.tool.table.parse(Array(words[start...])) else {
@@ -279,8 +281,8 @@ import Testing
                 return
             }
             #expect(throws: Never.self) { try Realtime.tool.command(arguments) }
-            #expect(words[start + 2].hasPrefix("http://127.0.0.1:8080/"))
+            expect(words[start + 2].hasPrefix("http://127.0.0.1:8080/"))
         }
-        #expect(secured.allSatisfy { $0.suffix(3) == ["--token", "t", "t"] })
+        expect(secured.allSatisfy { $0.suffix(3) == ["--token", "t", "t"] })
     }
 }

@@ -67,7 +67,7 @@ struct SignalRProcessTests {
         #expect(small == (0, [#"{"type":"result","value":[null,null,null]}"#], ""))
         // Each is one byte.
         let large = try await server.signalR("invoke", "/echo", ["Nils", "2200000", "--protocol", "messagePack"])
-        #expect(large.status == 1 && large.errors.contains("2097152 bytes"), "\(large.errors.prefix(1_000))")
+        expect(large.status == 1 && large.errors.contains("2097152 bytes"), "\(large.errors.prefix(1_000))")
         await server.server.stop()
     }
 
@@ -80,9 +80,9 @@ struct SignalRProcessTests {
         let echo = try await Tool.run(shell: "printf \(text) | \(tool) invoke \(server.url)/echo Echo - \(options)")
         #expect(echo == (0, #"{"type":"result","value":{"text":"it is ü"}}"# + "\n", ""))
         let sum = try await Tool.run(shell: "echo 22 | \(tool) invoke \(server.url)/echo Add 20 - \(options)")
-        #expect(sum.output == #"{"type":"result","value":42}"# + "\n")
+        expectEqual(sum.output, #"{"type":"result","value":42}"# + "\n")
         let items = try await Tool.run(shell: "echo 2 | \(tool) stream \(server.url)/echo Count - \(options)")
-        #expect(items.output == #"{"type":"item","value":1}"# + "\n" + #"{"type":"item","value":2}"# + "\n")
+        expectEqual(items.output, #"{"type":"item","value":1}"# + "\n" + #"{"type":"item","value":2}"# + "\n")
         let sent = try await Tool.run(shell: #"echo '"hello"' | \#(tool) send \#(server.url)/chat Send '"anna"' - \#(options)"#)
         #expect(sent == (0, #"{"type":"sent","target":"Send"}"# + "\n", ""))
         await server.server.stop()
@@ -95,19 +95,19 @@ struct SignalRProcessTests {
         ])
     func `standard input that is not JSON is a failure before connecting`(_ text: String, _ message: String) async throws {
         let result = try await Tool.run(shell: "printf '\(text)' | \"$0\" signalr invoke http://127.0.0.1:1/echo Echo -")
-        #expect(result.status == 1 && result.errors.hasPrefix("realtime: \(message)"), "\(result.errors)")
+        expect(result.status == 1 && result.errors.hasPrefix("realtime: \(message)"), "\(result.errors)")
     }
 
     @Test func `a number that MessagePack would round is rejected in standard input, too`() async throws {
         let command = "\"$0\" signalr invoke http://127.0.0.1:1/echo Echo - --protocol messagePack"
         let result = try await Tool.run(shell: "echo 1.2345678901234567890123 | \(command)")
-        #expect(result.status == 1 && result.errors.contains("MessagePack has no number with so many digits."), "\(result.errors)")
+        expect(result.status == 1 && result.errors.contains("MessagePack has no number with so many digits."), "\(result.errors)")
     }
 
     @Test func `a decimal keeps its digits`() async throws {
         let server = try await Server()
         let result = try await server.signalR("invoke", "/echo", ["Echo", "1234567890.123456789012345678"])
-        #expect(result.output == [#"{"type":"result","value":1234567890.123456789012345678}"#])
+        expectEqual(result.output, [#"{"type":"result","value":1234567890.123456789012345678}"#])
         await server.server.stop()
     }
 
@@ -119,10 +119,10 @@ struct SignalRProcessTests {
             ("stream", "/clock", ["Ticks", "0"], "The interval must be"), ("invoke", "/clock", ["Ticks", "1"], "streaming"),
         ] {
             let result = try await server.signalR(command, hub, arguments + options)
-            #expect(result.status == 1)
-            #expect(result.errors.hasPrefix("realtime: ") && result.errors.contains(text), "\(result.errors)")
-            #expect(result.errors.split(separator: "\n").count == 1)
-            #expect(result.output.count == 1 && result.output[0].hasPrefix(#"{"type":"error","message":"#))
+            expectEqual(result.status, 1)
+            expect(result.errors.hasPrefix("realtime: ") && result.errors.contains(text), "\(result.errors)")
+            expectEqual(result.errors.split(separator: "\n").count, 1)
+            expect(result.output.count == 1 && result.output[0].hasPrefix(#"{"type":"error","message":"#))
         }
         await server.server.stop()
     }
@@ -131,18 +131,18 @@ struct SignalRProcessTests {
         let server = try await Server()
         for command in ["invoke", "send", "stream", "listen"] {
             let missing = try await server.signalR(command, "/nope", ["M"])
-            #expect(missing.status == 1 && missing.errors.contains("404"), "\(command): \(missing.errors)")
+            expect(missing.status == 1 && missing.errors.contains("404"), "\(command): \(missing.errors)")
         }
         server.server.faults.negotiationError = "closed for today"
         for command in ["invoke", "send", "stream", "listen"] {
             let rejected = try await server.signalR(command, "/echo", ["M"])
-            #expect(rejected.status == 1 && rejected.errors.contains("closed for today"), "\(command): \(rejected.errors)")
+            expect(rejected.status == 1 && rejected.errors.contains("closed for today"), "\(command): \(rejected.errors)")
         }
         await server.server.stop()
         for command in ["invoke", "send", "stream", "listen"] {
             let refused = try await server.signalR(command, "/echo", ["M"])
-            #expect(refused.status == 1 && refused.errors.contains("refused"), "\(command): \(refused.errors)")
-            #expect(refused.errors.split(separator: "\n").count == 1)
+            expect(refused.status == 1 && refused.errors.contains("refused"), "\(command): \(refused.errors)")
+            expectEqual(refused.errors.split(separator: "\n").count, 1)
         }
     }
 
@@ -169,7 +169,7 @@ struct SignalRProcessTests {
                 }
                 if remaining == 0 { break }
             }
-            #expect(remaining == 0)
+            expectEqual(remaining, 0)
         }
         await server.server.stop()
     }
@@ -180,26 +180,26 @@ struct SignalRProcessTests {
         let sum = try await server.signalR("invoke", "/echo", ["Add", "20", "22"] + options)
         #expect(sum == (0, [#"{"type":"result","value":42}"#], ""))
         let failed = try await server.signalR("invoke", "/echo", ["Fail", #""no such order""#] + options)
-        #expect(failed.status == 1 && failed.errors.contains("no such order"), "\(failed.errors)")
+        expect(failed.status == 1 && failed.errors.contains("no such order"), "\(failed.errors)")
         let stream = try await server.signalR("stream", "/echo", ["Count", "3"] + options)
         #expect(stream == (0, (1...3).map { #"{"type":"item","value":\#($0)}"# }, ""))
         let ticks = try await server.signalR("stream", "/clock", ["Ticks", "0.01", "--count", "2"] + options)
-        #expect(ticks.status == 0 && ticks.output.count == 2 && ticks.errors.isEmpty)
+        expect(ticks.status == 0 && ticks.output.count == 2 && ticks.errors.isEmpty)
 
         let chat = server.server.hub("/chat")
         let tool = try Tool(["signalr", "listen", server.url + "/chat", "Receive", "--count", "2"] + options)
-        #expect(await tool.nextLine() == #"{"type":"state","state":"connecting"}"#)
+        await expectEqual(tool.nextLine(), #"{"type":"state","state":"connecting"}"#)
         let connected = #"{"type":"state","state":"connected","transport":"\#(name)","connection_id":"#
-        #expect(await tool.nextLine().hasPrefix(connected))
+        await expect(tool.nextLine().hasPrefix(connected))
         try await chat.clients.all.send("Receive", "anna", 1)
-        #expect(await tool.nextLine() == #"{"type":"invocation","target":"Receive","arguments":["anna",1]}"#)
+        await expectEqual(tool.nextLine(), #"{"type":"invocation","target":"Receive","arguments":["anna",1]}"#)
         for id in chat.connectionIDs { server.server.drop(id) }
-        #expect(await tool.nextLine().hasPrefix(#"{"type":"state","state":"reconnecting","detail":"#))
-        #expect(await tool.nextLine().hasPrefix(connected))
+        await expect(tool.nextLine().hasPrefix(#"{"type":"state","state":"reconnecting","detail":"#))
+        await expect(tool.nextLine().hasPrefix(connected))
         try await chat.clients.all.send("Receive", "bert", 2)
-        #expect(await tool.nextLine() == #"{"type":"invocation","target":"Receive","arguments":["bert",2]}"#)
-        #expect(await tool.nextLine() == #"{"type":"state","state":"disconnected"}"#)
-        #expect(await tool.end().status == 0)
+        await expectEqual(tool.nextLine(), #"{"type":"invocation","target":"Receive","arguments":["bert",2]}"#)
+        await expectEqual(tool.nextLine(), #"{"type":"state","state":"disconnected"}"#)
+        await expectEqual(tool.end().status, 0)
         await server.server.stop()
     }
 
@@ -210,15 +210,15 @@ struct SignalRProcessTests {
         let server = try await Server(hooks)
         let options = ["--transport", transport, "--token", "opensesame", "--verbose"]
         let result = try await Tool.run(["signalr", "invoke", server.url + "/echo?tenant=SECRETINQUERY", "Add", "1", "2"] + options)
-        #expect(result.status == 0)
-        #expect(!result.output.contains("opensesame") && !result.output.contains("SECRETINQUERY"))
-        #expect(!result.output.contains(/[?&]id=(?!<redacted>)/))
+        expectEqual(result.status, 0)
+        expect(!result.output.contains("opensesame") && !result.output.contains("SECRETINQUERY"))
+        expect(!result.output.contains(/[?&]id=(?!<redacted>)/))
         let requests = result.output.split(separator: "\n").filter { $0.contains(#""type":"request""#) }
         func count(_ method: String) -> Int { requests.count { $0.contains(#""method":"\#(method)""#) && $0.contains("id=<redacted>") } }
         // The handshake, the call, and the polls that end with them. The closing request follows the messages.
-        #expect(count("POST") >= 2 && count("GET") >= (transport == "longPolling" ? 3 : 1))
-        #expect(count("DELETE") <= (transport == "longPolling" ? 1 : 0))
-        #expect(requests.contains { $0.contains(#"\"target\":\"Add\""#) })
+        expect(count("POST") >= 2 && count("GET") >= (transport == "longPolling" ? 3 : 1))
+        expect(count("DELETE") <= (transport == "longPolling" ? 1 : 0))
+        expect(requests.contains { $0.contains(#"\"target\":\"Add\""#) })
         await server.server.stop()
     }
 
@@ -229,20 +229,20 @@ struct SignalRProcessTests {
         let result = try await Tool.run([
             "signalr", "invoke", server.url + "/echo?negotiateVersion=0", "Add", "1", "2", "--transport", transport, "--verbose",
         ])
-        #expect(result.status == 0 && result.output.contains(#""state":"connected""#) && result.output.contains(#""type":"response""#))
+        expect(result.status == 0 && result.output.contains(#""state":"connected""#) && result.output.contains(#""type":"response""#))
         guard case .negotiated(_, let id)? = await events.first(where: { _ in true }) else {
             Issue.record("the tool doesn't negotiate")
             return
         }
-        #expect(!result.output.contains(id), "\(result.output)")
+        expect(!result.output.contains(id), "\(result.output)")
         await server.server.stop()
     }
 
     @Test func `a transport that the server does not offer is a failure that lists both`() async throws {
         let server = try await Server(transports: .longPolling)
         let other = try await server.signalR("invoke", "/echo", ["Add", "1", "2", "--transport", "webSockets,serverSentEvents"])
-        #expect(other.status == 1, "\(other.errors)")
-        for name in ["WebSockets", "ServerSentEvents", "LongPolling"] { #expect(other.errors.contains(name), "\(other.errors)") }
+        expectEqual(other.status, 1, "\(other.errors)")
+        for name in ["WebSockets", "ServerSentEvents", "LongPolling"] { expect(other.errors.contains(name), "\(other.errors)") }
         await server.server.stop()
     }
 
@@ -259,28 +259,28 @@ struct SignalRProcessTests {
         let server = try await Server()
         let events = server.server.events
         let tool = try Tool(["signalr", "stream", server.url + "/clock", "Ticks", "0.01"] + options)
-        for _ in 0..<2 { #expect(await tool.nextLine().hasPrefix(#"{"type":"item","value":"2"#)) }
+        for _ in 0..<2 { await expect(tool.nextLine().hasPrefix(#"{"type":"item","value":"2"#)) }
         if options.isEmpty { tool.process.signal(SIGINT) }
         let end = await tool.end()
-        #expect(end.status == 0 && end.errors.isEmpty)
-        if !options.isEmpty { #expect(end.output.isEmpty) }
+        expect(end.status == 0 && end.errors.isEmpty)
+        if !options.isEmpty { expect(end.output.isEmpty) }
         let cancellation = await events.first {
             if case .received(_, let message) = $0 { String(decoding: message.bytes, as: UTF8.self).contains(#""type":5"#) } else { false }
         }
-        #expect(cancellation != nil)
+        expect(cancellation != nil)
         await server.server.stop()
     }
 
     @Test func `a stream that is interrupted before its count is a failure`() async throws {
         let server = try await Server()
         let late = try await server.signalR("stream", "/clock", ["Ticks", "3600", "--count", "2", "--timeout", "0.5"])
-        #expect(late.status == 1)
+        expectEqual(late.status, 1)
         // If connecting was slow, not even the first one has arrived.
-        #expect(late.errors.contains(/(?:Received [01] of 2 items of Ticks from|Cannot connect to) .* within 0.5 s\./), "\(late.errors)")
+        expect(late.errors.contains(/(?:Received [01] of 2 items of Ticks from|Cannot connect to) .* within 0.5 s\./), "\(late.errors)")
         let lost = try Tool(["signalr", "stream", server.url + "/clock", "Ticks", "3600"])
         _ = await lost.nextLine()
         for id in server.server.hub("/clock").connectionIDs { server.server.drop(id) }
-        #expect(await lost.end().status == 1)
+        await expectEqual(lost.end().status, 1)
         await server.server.stop()
     }
 
@@ -289,23 +289,23 @@ struct SignalRProcessTests {
         let server = try await Server()
         let chat = server.server.hub("/chat")
         let tool = try Tool(["signalr", "listen", server.url + "/chat", "Receive", "Other", "--count", "3"] + options)
-        #expect(await tool.nextLine() == #"{"type":"state","state":"connecting"}"#)
-        #expect(await tool.nextLine().hasPrefix(#"{"type":"state","state":"connected","transport":"WebSockets","connection_id":"#))
+        await expectEqual(tool.nextLine(), #"{"type":"state","state":"connecting"}"#)
+        await expect(tool.nextLine().hasPrefix(#"{"type":"state","state":"connected","transport":"WebSockets","connection_id":"#))
         // A call of another method is neither printed nor counted.
         try await chat.clients.all.send("Ignored", 1)
         try await chat.clients.all.send("Receive", "anna", 1)
         try await chat.clients.all.send("Other")
-        #expect(await tool.nextLine() == #"{"type":"invocation","target":"Receive","arguments":["anna",1]}"#)
-        #expect(await tool.nextLine() == #"{"type":"invocation","target":"Other","arguments":[]}"#)
+        await expectEqual(tool.nextLine(), #"{"type":"invocation","target":"Receive","arguments":["anna",1]}"#)
+        await expectEqual(tool.nextLine(), #"{"type":"invocation","target":"Other","arguments":[]}"#)
         for id in chat.connectionIDs { server.server.drop(id) }
-        #expect(await tool.nextLine().hasPrefix(#"{"type":"state","state":"reconnecting","detail":"#))
-        #expect(await tool.nextLine().hasPrefix(#"{"type":"state","state":"connected","transport":"WebSockets","connection_id":"#))
+        await expect(tool.nextLine().hasPrefix(#"{"type":"state","state":"reconnecting","detail":"#))
+        await expect(tool.nextLine().hasPrefix(#"{"type":"state","state":"connected","transport":"WebSockets","connection_id":"#))
         try await chat.clients.all.send("Receive", "bert", 2)
         let end = await tool.end()
-        #expect(end.status == 0 && end.errors.isEmpty)
-        #expect(
-            end.output
-                == #"{"type":"invocation","target":"Receive","arguments":["bert",2]}"# + "\n" + #"{"type":"state","state":"disconnected"}"#
+        expect(end.status == 0 && end.errors.isEmpty)
+        expectEqual(
+            end.output,
+            #"{"type":"invocation","target":"Receive","arguments":["bert",2]}"# + "\n" + #"{"type":"state","state":"disconnected"}"#
                 + "\n")
         await server.server.stop()
     }
@@ -319,11 +319,11 @@ struct SignalRProcessTests {
         let id = try #require(chat.connectionIDs.first)
         server.server.drop(id)
         try await chat.clients.all.send("Receive", "anna", 1)
-        #expect(await tool.nextLine() == #"{"type":"state","state":"resumed"}"#)
-        #expect(await tool.nextLine() == #"{"type":"invocation","target":"Receive","arguments":["anna",1]}"#)
-        #expect(chat.connectionIDs == [id])
+        await expectEqual(tool.nextLine(), #"{"type":"state","state":"resumed"}"#)
+        await expectEqual(tool.nextLine(), #"{"type":"invocation","target":"Receive","arguments":["anna",1]}"#)
+        expectEqual(chat.connectionIDs, [id])
         try await chat.clients.all.send("Receive", "anna", 2)
-        #expect(await tool.end().status == 0)
+        await expectEqual(tool.end().status, 0)
         await server.server.stop()
     }
 
@@ -333,27 +333,27 @@ struct SignalRProcessTests {
         for _ in 0..<2 { _ = await tool.nextLine() }
         for id in server.server.hub("/chat").connectionIDs { server.server.close(id, error: "maintenance") }
         let end = await tool.end()
-        #expect(end.status == 1 && end.errors.contains("maintenance"))
+        expect(end.status == 1 && end.errors.contains("maintenance"))
         let other = try Tool(["signalr", "listen", server.url + "/chat", "Receive"])
         for _ in 0..<2 { _ = await other.nextLine() }
         other.process.signal(SIGTERM)
         let interrupted = await other.end()
-        #expect(interrupted.status == 0)
-        #expect(interrupted.output == #"{"type":"state","state":"disconnected"}"# + "\n")
+        expectEqual(interrupted.status, 0)
+        expectEqual(interrupted.output, #"{"type":"state","state":"disconnected"}"# + "\n")
         await server.server.stop()
     }
 
     @Test func `a time limit is a failure that names the server`() async throws {
         let server = try await Server()
         let calls = try await server.signalR("listen", "/chat", ["Receive", "--count", "1", "--timeout", "0.5"])
-        #expect(calls.status == 1 && calls.errors.contains("\(server.url)/chat within 0.5 s."), "\(calls.errors)")
+        expect(calls.status == 1 && calls.errors.contains("\(server.url)/chat within 0.5 s."), "\(calls.errors)")
         server.server.hub("/echo").on("Never") { _ in try await Task.sleep(for: .seconds(3600)) }
         let result = try await server.signalR("invoke", "/echo", ["Never", "--timeout", "0.5"])
-        #expect(result.status == 1 && result.errors.contains("within 0.5 s."))
+        expect(result.status == 1 && result.errors.contains("within 0.5 s."))
         server.server.faults.isSilent = true
         for command in ["invoke", "send", "stream", "listen"] {
             let silent = try await server.signalR(command, "/echo", ["M", "--timeout", "0.5"])
-            #expect(silent.status == 1 && silent.errors.contains("Cannot connect to \(server.url)/echo within 0.5 s."), "\(silent.errors)")
+            expect(silent.status == 1 && silent.errors.contains("Cannot connect to \(server.url)/echo within 0.5 s."), "\(silent.errors)")
         }
         await server.server.stop()
     }
@@ -375,25 +375,25 @@ struct SignalRProcessTests {
             "REALTIME_SIGNALR_TOKEN=opensesame exec \"$0\" \(invoke)",
         ] {
             let result = try await Tool.run(shell: shell)
-            #expect(result.status == 0)
+            expectEqual(result.status, 0)
             let lines = result.output.split(separator: "\n")
-            #expect(lines.contains(#"{"type":"result","value":3}"#))
-            #expect(lines.contains { $0.contains(#""type":"request""#) } && lines.contains { $0.contains(#""type":"response""#) })
-            #expect(lines.contains { $0.contains("sent {") } && lines.contains { $0.contains("received {") })
-            #expect(lines.contains { $0.contains(#""state":"connected""#) })
-            #expect(!result.output.contains("opensesame") && result.output.contains(#""connectionToken\":\"<redacted>"#.dropFirst()))
+            expect(lines.contains(#"{"type":"result","value":3}"#))
+            expect(lines.contains { $0.contains(#""type":"request""#) } && lines.contains { $0.contains(#""type":"response""#) })
+            expect(lines.contains { $0.contains("sent {") } && lines.contains { $0.contains("received {") })
+            expect(lines.contains { $0.contains(#""state":"connected""#) })
+            expect(!result.output.contains("opensesame") && result.output.contains(#""connectionToken\":\"<redacted>"#.dropFirst()))
         }
-        #expect(tenants.withLock { $0 } == Array(repeating: "7", count: 6))
+        expectEqual(tenants.withLock { $0 }, Array(repeating: "7", count: 6))
         let without = try await server.signalR("invoke", "/echo", ["Add", "1", "2"])
-        #expect(without.status == 1 && without.errors.contains("401"))
-        #expect(without.errors.contains("Specify the access token with --token."))
+        expect(without.status == 1 && without.errors.contains("401"))
+        expect(without.errors.contains("Specify the access token with --token."))
         let wrong = try await server.signalR("invoke", "/echo", ["Add", "1", "2", "--token", "opensesame2"])
-        #expect(wrong.status == 1 && wrong.errors.hasSuffix(" Check the access token of --token.\n"), "\(wrong.errors)")
+        expect(wrong.status == 1 && wrong.errors.hasSuffix(" Check the access token of --token.\n"), "\(wrong.errors)")
         let environment = try await Tool.run(
             shell: "REALTIME_SIGNALR_TOKEN=opensesame2 exec \"$0\" signalr listen \(server.url)/chat Receive")
-        #expect(environment.status == 1 && environment.errors.hasSuffix(" Check the access token of REALTIME_SIGNALR_TOKEN.\n"))
+        expect(environment.status == 1 && environment.errors.hasSuffix(" Check the access token of REALTIME_SIGNALR_TOKEN.\n"))
         let spaced = try await server.signalR("invoke", "/echo", ["Add", "1", "2", "--token", "Bearer opensesame"])
-        #expect(spaced.status == 1 && spaced.errors.contains("The access token of --token contains a space, "), "\(spaced.errors)")
+        expect(spaced.status == 1 && spaced.errors.contains("The access token of --token contains a space, "), "\(spaced.errors)")
         await server.server.stop()
     }
 
@@ -401,25 +401,25 @@ struct SignalRProcessTests {
         let server = try Tool(["serve", "signalr", "--verbose"])
         let ready = try #require(try JSONSerialization.jsonObject(with: Data(await server.nextLine().utf8)) as? [String: Any])
         let url = try #require(ready["url"] as? String)
-        #expect(Set(ready.keys) == ["ready", "url", "port", "hubs"])
-        #expect(try await Tool.run(["signalr", "invoke", url + "/echo", "Add", "1", "2", "--protocol", "messagePack"]).status == 0)
-        #expect(try await Tool.run(["signalr", "invoke", url + "/echo", "Fail", #""no""#]).status == 1)
+        expectEqual(Set(ready.keys), ["ready", "url", "port", "hubs"])
+        try await expectEqual(Tool.run(["signalr", "invoke", url + "/echo", "Add", "1", "2", "--protocol", "messagePack"]).status, 0)
+        try await expectEqual(Tool.run(["signalr", "invoke", url + "/echo", "Fail", #""no""#]).status, 1)
         server.process.signal(SIGTERM)
         let end = await server.end()
-        #expect(end.status == 0)
+        expectEqual(end.status, 0)
         let lines = try end.output.split(separator: "\n").map {
             try JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: Any] ?? [:]
         }
         // The second client may connect before the server has noticed the end of the first one.
         let connections = Dictionary(grouping: lines.filter { $0["connection_id"] != nil }) { $0["connection_id"] as? String }
-        #expect(connections.count == 2)
+        expectEqual(connections.count, 2)
         for lines in connections.values {
-            #expect(lines.compactMap { $0["type"] as? String } == ["connected", "invoked", "completed", "disconnected"])
+            expectEqual(lines.compactMap { $0["type"] as? String }, ["connected", "invoked", "completed", "disconnected"])
         }
-        #expect(lines.contains { ($0["error"] as? String)?.contains("no") == true })
+        expect(lines.contains { ($0["error"] as? String)?.contains("no") == true })
         let frames = lines.filter { $0["type"] as? String == "frame" }.map { "\($0["from"] ?? ""): \($0["data"] ?? "")" }
-        #expect(frames.contains("client: [1,{},\"1\",\"Add\",[1,2],[]]") && frames.contains("server: [3,{},\"1\",3,3]"))
-        #expect(frames.contains { $0.hasPrefix("client: {") } && frames.contains { $0.hasPrefix("server: {") })
+        expect(frames.contains("client: [1,{},\"1\",\"Add\",[1,2],[]]") && frames.contains("server: [3,{},\"1\",3,3]"))
+        expect(frames.contains { $0.hasPrefix("client: {") } && frames.contains { $0.hasPrefix("server: {") })
     }
 
     @Test func `a server prints that a connection was interrupted and resumed`() async throws {
@@ -435,20 +435,20 @@ struct SignalRProcessTests {
         configuration.log = .none
         let client = HubClient(configuration)
         let id = try await client.start()
-        #expect(try await nextObject()["type"] as? String == "connected")
+        try await expectEqual(nextObject()["type"] as? String, "connected")
         socket.cut()
-        #expect(try await client.invoke("Add", 1, 2, as: Int.self) == 3)
+        try await expectEqual(client.invoke("Add", 1, 2, as: Int.self), 3)
         // The client may come back before the server has noticed the loss.
         var event = try await nextObject()
         if event["type"] as? String == "interrupted" {
-            #expect(event["connection_id"] as? String == id && event["reason"] is String)
+            expect(event["connection_id"] as? String == id && event["reason"] is String)
             event = try await nextObject()
         }
-        #expect(event["type"] as? String == "resumed" && event["connection_id"] as? String == id)
+        expect(event["type"] as? String == "resumed" && event["connection_id"] as? String == id)
         client.stop()
         server.process.signal(SIGTERM)
         let end = await server.end()
-        #expect(end.status == 0 && !end.output.contains("resumed"))
+        expect(end.status == 0 && !end.output.contains("resumed"))
     }
 
     @Test(arguments: [([], 403), (["--allow-foreign-origins"], 200)] as [([String], Int)])
@@ -458,21 +458,21 @@ struct SignalRProcessTests {
         let url = try #require(ready?["url"] as? String)
         let request = HTTPRequest(
             "POST", try Endpoint(url + "/chat/negotiate?negotiateVersion=1"), headers: ["Origin": "https://example.org"], body: [])
-        #expect(try await SocketHTTPTransport().send(request, bodyLimit: 1 << 10).head.status == status)
+        try await expectEqual(SocketHTTPTransport().send(request, bodyLimit: 1 << 10).head.status, status)
         server.process.signal(SIGTERM)
-        #expect(await server.end().status == 0)
+        await expectEqual(server.end().status, 0)
     }
 
     @Test func `a server with a token rejects clients without it`() async throws {
         let server = try Tool(["serve", "signalr", "--token", "opensesame"])
         let ready = try JSONSerialization.jsonObject(with: Data(await server.nextLine().utf8)) as? [String: Any]
         let url = try #require(ready?["url"] as? String)
-        #expect(try await Tool.run(["signalr", "invoke", url + "/clock", "Now"]).status == 1)
-        #expect(try await Tool.run(["signalr", "invoke", url + "/clock", "Now", "--token", "opensesame"]).status == 0)
+        try await expectEqual(Tool.run(["signalr", "invoke", url + "/clock", "Now"]).status, 1)
+        try await expectEqual(Tool.run(["signalr", "invoke", url + "/clock", "Now", "--token", "opensesame"]).status, 0)
         server.process.signal(SIGINT)
         let end = await server.end()
-        #expect(end.status == 0)
-        #expect(end.output.hasPrefix(#"{"type":"rejected","hub":"/clock","status":401}"#))
-        #expect(!end.output.contains("opensesame"))
+        expectEqual(end.status, 0)
+        expect(end.output.hasPrefix(#"{"type":"rejected","hub":"/clock","status":401}"#))
+        expect(!end.output.contains("opensesame"))
     }
 }

@@ -17,9 +17,9 @@ struct ToolProcessTests {
     @Test func `help and version are printed to standard output`() async throws {
         for arguments in [[], ["--help"], ["--version"], ["pusher", "publish", "--help"], ["help", "pusher", "publish"]] {
             let result = try await Tool.run(arguments)
-            #expect(result.status == 0)
-            #expect(result.output.contains("realtime") || result.output.contains("Publish"))
-            #expect(result.errors.isEmpty)
+            expectEqual(result.status, 0)
+            expect(result.output.contains("realtime") || result.output.contains("Publish"))
+            expect(result.errors.isEmpty)
         }
     }
 
@@ -29,17 +29,17 @@ struct ToolProcessTests {
             (["completion", "fish"], "# Completion for realtime"), (["manual"], ".\\\" Printed by"),
         ] {
             let result = try await Tool.run(arguments)
-            #expect(result.status == 0 && result.errors.isEmpty && result.output.hasPrefix(start), "\(result)")
+            expect(result.status == 0 && result.errors.isEmpty && result.output.hasPrefix(start), "\(result)")
         }
     }
 
     @Test func `a usage error is one line on standard error and exits with status 2`() async throws {
         for arguments in [["nothing"], ["serve", "pusher", "--prot", "1"], ["serve", "pusher", "--port", "x"], ["pusher"]] {
             let result = try await Tool.run(arguments)
-            #expect(result.status == 2)
-            #expect(result.output.isEmpty)
-            #expect(result.errors.hasPrefix("realtime: "))
-            #expect(result.errors.split(separator: "\n").count == 1)
+            expectEqual(result.status, 2)
+            expect(result.output.isEmpty)
+            expect(result.errors.hasPrefix("realtime: "))
+            expectEqual(result.errors.split(separator: "\n").count, 1)
         }
     }
 
@@ -48,10 +48,10 @@ struct ToolProcessTests {
         let tool = try Tool(["serve", "pusher"])
         let line = await tool.nextLine()
         let ready = try #require(try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: Any])
-        #expect(ready["ready"] as? Bool == true)
-        #expect(Set(ready.keys) == ["ready", "url", "port", "app", "key", "secret"])
+        expectEqual(ready["ready"] as? Bool, true)
+        expectEqual(Set(ready.keys), ["ready", "url", "port", "app", "key", "secret"])
         tool.process.signal(signal)
-        #expect(await tool.waitForEnd() == 0)
+        await expectEqual(tool.waitForEnd(), 0)
     }
 
     @Test(arguments: [SIGINT, SIGTERM, SIGHUP])
@@ -62,8 +62,8 @@ struct ToolProcessTests {
         for _ in 0..<3 { _ = await tool.nextLine() }
         tool.process.signal(signal)
         let end = await tool.end()
-        #expect(end.output == #"{"type":"state","state":"disconnected"}"# + "\n")
-        #expect(end.status == 0 && end.errors.isEmpty)
+        expectEqual(end.output, #"{"type":"state","state":"disconnected"}"# + "\n")
+        expect(end.status == 0 && end.errors.isEmpty)
         await server.stop()
     }
 
@@ -74,10 +74,10 @@ struct ToolProcessTests {
         server.process.signal(SIGHUP)
         let published = try await Tool.run(
             ["pusher", "publish", url, "--app-id", "1", "--key", "k", "--secret", "s", "prices", "price", "1"])
-        #expect(published.status == 0, "\(published.errors)")
-        #expect(await server.nextLine() == #"{"type":"published","channel":"prices","event":"price","subscribers":0}"#)
+        expectEqual(published.status, 0, "\(published.errors)")
+        await expectEqual(server.nextLine(), #"{"type":"published","channel":"prices","event":"price","subscribers":0}"#)
         server.process.signal(SIGTERM)
-        #expect(await server.end().status == 0)
+        await expectEqual(server.end().status, 0)
     }
 
     @Test func `a port in use is a failure that names the port`() async throws {
@@ -85,11 +85,11 @@ struct ToolProcessTests {
         let ready = try JSONSerialization.jsonObject(with: Data(await first.nextLine().utf8)) as? [String: Any]
         let port = try #require(ready?["port"] as? Int)
         let second = try await Tool.run(["serve", "pusher", "--port", "\(port)"])
-        #expect(second.status == 1)
-        #expect(second.errors.hasPrefix("realtime: "))
-        #expect(second.errors.contains("\(port)"))
+        expectEqual(second.status, 1)
+        expect(second.errors.hasPrefix("realtime: "))
+        expect(second.errors.contains("\(port)"))
         first.process.signal(SIGTERM)
-        #expect(await first.waitForEnd() == 0)
+        await expectEqual(first.waitForEnd(), 0)
     }
 
     @Test func `a subscriber prints updates in order`() async throws {
@@ -100,12 +100,13 @@ struct ToolProcessTests {
         while lines.last?.contains("private-a") != true { lines.append(await tool.nextLine()) }
         let published = try await Tool.run(
             ["pusher", "publish", url, "--app-id", "1", "--key", "k", "--secret", "s", "prices", "price", #"{"text":"ü\n\""}"#])
-        #expect(published.status == 0)
+        expectEqual(published.status, 0)
         for _ in 0..<2 { lines.append(await tool.nextLine()) }
-        #expect(await tool.waitForEnd() == 0)
+        await expectEqual(tool.waitForEnd(), 0)
         lines[1].replace(/"socket_id":"[0-9.]+"/, with: #""socket_id":"X.Y""#)
-        #expect(
-            lines == [
+        expectEqual(
+            lines,
+            [
                 #"{"type":"state","state":"connecting"}"#,
                 #"{"type":"state","state":"connected","socket_id":"X.Y"}"#,
                 #"{"type":"subscribed","channel":"prices"}"#,
@@ -114,26 +115,26 @@ struct ToolProcessTests {
                 #"{"type":"state","state":"disconnected"}"#,
             ])
         server.process.signal(SIGTERM)
-        #expect(await server.waitForEnd() == 0)
+        await expectEqual(server.waitForEnd(), 0)
     }
 
     @Test func `timestamps precede every line`() async throws {
         let server = try Tool(["serve", "pusher", "--key", "k", "--timestamps"])
         let ready = try Self.object(await server.nextLine())
         let url = try #require(ready["url"] as? String)
-        #expect((ready["time"] as? String)?.contains(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/) == true)
+        expectEqual((ready["time"] as? String)?.contains(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/), true)
         let wrong = try await Tool.runAtTerminal(["pusher", "subscribe", url, "--key", "wrong", "a", "--timestamps"])
-        #expect(wrong.status == 1)
+        expectEqual(wrong.status, 1)
         let lines = wrong.output.split(whereSeparator: \.isNewline)
-        #expect(!lines.isEmpty && lines.allSatisfy { $0.contains(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z \w/) }, "\(lines)")
+        expect(!lines.isEmpty && lines.allSatisfy { $0.contains(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z \w/) }, "\(lines)")
         server.process.signal(SIGTERM)
         let rest = try await server.end().output.split(separator: "\n").map { try Self.object(String($0)) }
-        #expect(!rest.isEmpty && rest.allSatisfy { $0["time"] is String })
+        expect(!rest.isEmpty && rest.allSatisfy { $0["time"] is String })
     }
 
     @Test func `the failure for a wrong path names the part of the URL to check`() {
         let error = PusherError(.rejected, "Unknown path. Check `PusherConfiguration.path`.", serverCode: 4005)
-        #expect(ToolFailure(error) == ToolFailure("Unknown path. Check the path of the URL.", code: 4005))
+        expectEqual(ToolFailure(error), ToolFailure("Unknown path. Check the path of the URL.", code: 4005))
     }
 
     @Test func `a client event that is not sent in time is a failure with the option and the reason`() async throws {
@@ -144,8 +145,8 @@ struct ToolProcessTests {
                 "client-b", "1",
             ])
             guard absent.errors.contains("refused") else { return false }
-            #expect(absent.status == 1)
-            #expect(absent.errors.hasPrefix("realtime: Cannot subscribe to private-a at ws://127.0.0.1:\(port) within \(limit) s: "))
+            expectEqual(absent.status, 1)
+            expect(absent.errors.hasPrefix("realtime: Cannot subscribe to private-a at ws://127.0.0.1:\(port) within \(limit) s: "))
             return true
         }
     }
@@ -154,13 +155,13 @@ struct ToolProcessTests {
         let server = try Tool(["serve", "pusher"])
         let url = try #require(try Self.object(await server.nextLine())["url"] as? String)
         let result = try await Tool.run(["pusher", "subscribe", url, "--key", "wrong", "prices"])
-        #expect(result.status == 1)
-        #expect(result.errors.hasPrefix("realtime: ws://") && result.errors.contains("(close code 4001"))
-        #expect(result.errors.contains("Unknown app key."))
-        #expect(result.errors.split(separator: "\n").count == 1)
-        #expect(result.output.split(separator: "\n").count { $0.contains(#""type":"error""#) } == 1)
+        expectEqual(result.status, 1)
+        expect(result.errors.hasPrefix("realtime: ws://") && result.errors.contains("(close code 4001"))
+        expect(result.errors.contains("Unknown app key."))
+        expectEqual(result.errors.split(separator: "\n").count, 1)
+        expectEqual(result.output.split(separator: "\n").count { $0.contains(#""type":"error""#) }, 1)
         server.process.signal(SIGTERM)
-        #expect(await server.waitForEnd() == 0)
+        await expectEqual(server.waitForEnd(), 0)
     }
 
     @Test(arguments: [["--key", "wrong", "prices"], ["--key", "k", "--secret", "wrong", "private-a"]])
@@ -171,14 +172,14 @@ struct ToolProcessTests {
         for result in [
             try await Tool.run(shell: "exec \"$0\" \(command.joined(separator: " ")) 2>&1"), try await Tool.run(command + ["--json"]),
         ] {
-            #expect(result.status == 1)
+            expectEqual(result.status, 1)
             let errors = result.output.split(separator: "\n").filter { $0.contains("error") || $0.contains("realtime:") }
-            #expect(errors.count == 1, "\(errors)")
+            expectEqual(errors.count, 1, "\(errors)")
         }
         let atTerminal = try await Tool.runAtTerminal(command)
-        #expect(atTerminal.status == 1)
+        expectEqual(atTerminal.status, 1)
         // Standard error isn't the terminal there, so the failure isn't part of the output.
-        #expect(!atTerminal.output.contains("error"))
+        expect(!atTerminal.output.contains("error"))
         await server.stop()
     }
 
@@ -190,14 +191,14 @@ struct ToolProcessTests {
             guard [mixed, separate].allSatisfy({ $0.output.contains("refused") }) else { return false }
             let message = "Cannot subscribe to prices at ws://127.0.0.1:\(port) within \(limit) s: "
             for result in [mixed, separate] {
-                #expect(result.status == 1)
+                expectEqual(result.status, 1)
                 let last = String(result.output.split(separator: "\n").last ?? "")
-                #expect(last.hasPrefix(#"{"type":"error","message":"\#(message)"#) && last.contains("refused"), "\(last)")
+                expect(last.hasPrefix(#"{"type":"error","message":"\#(message)"#) && last.contains("refused"), "\(last)")
                 // Each reason is printed as it occurs, too, and the same one once.
-                #expect(result.output.ranges(of: "refused").count == 2)
+                expectEqual(result.output.ranges(of: "refused").count, 2)
             }
-            #expect(mixed.errors.isEmpty)
-            #expect(separate.errors.hasPrefix("realtime: \(message)") && separate.errors.contains("refused"))
+            expect(mixed.errors.isEmpty)
+            expect(separate.errors.hasPrefix("realtime: \(message)") && separate.errors.contains("refused"))
             return true
         }
     }
@@ -215,23 +216,23 @@ struct ToolProcessTests {
         let subscribe = ["pusher", "subscribe", url, "--key", "k", "presence-x"]
         let anna = try Tool(subscribe + ["--secret", "s", "--user-id", "anna", "--user-info", #"{"name":"A"}"#])
         for _ in 0..<2 { _ = await anna.nextLine() }
-        #expect(
-            await anna.nextLine()
-                == #"{"type":"members","channel":"presence-x","me":"anna","members":[{"user_id":"anna","user_info":{"name":"A"}}]}"#)
-        #expect(await anna.nextLine() == #"{"type":"subscribed","channel":"presence-x"}"#)
+        await expectEqual(
+            anna.nextLine(),
+            #"{"type":"members","channel":"presence-x","me":"anna","members":[{"user_id":"anna","user_info":{"name":"A"}}]}"#)
+        await expectEqual(anna.nextLine(), #"{"type":"subscribed","channel":"presence-x"}"#)
         let other = try Tool(subscribe + ["--auth-endpoint", endpoint])
         _ = await other.nextLine()
         let socketID = try #require(try Self.object(await other.nextLine())["socket_id"] as? String)
-        #expect(await anna.nextLine() == #"{"type":"joined","channel":"presence-x","user_id":"\#(socketID)"}"#)
+        await expectEqual(anna.nextLine(), #"{"type":"joined","channel":"presence-x","user_id":"\#(socketID)"}"#)
         other.process.signal(SIGTERM)
-        #expect(await other.end().status == 0)
-        #expect(await anna.nextLine() == #"{"type":"left","channel":"presence-x","user_id":"\#(socketID)"}"#)
+        await expectEqual(other.end().status, 0)
+        await expectEqual(anna.nextLine(), #"{"type":"left","channel":"presence-x","user_id":"\#(socketID)"}"#)
         anna.process.signal(SIGTERM)
-        #expect(await anna.end().status == 0)
+        await expectEqual(anna.end().status, 0)
         server.process.signal(SIGTERM)
         let lines = await server.end().output.split(separator: "\n").map { String($0).replacing(socketID, with: "X") }
-        #expect(lines.contains(#"{"type":"authorized","socket_id":"X","channel":"presence-x"}"#))
-        #expect(lines.contains(#"{"type":"subscribed","socket_id":"X","channel":"presence-x","user_id":"X"}"#))
+        expect(lines.contains(#"{"type":"authorized","socket_id":"X","channel":"presence-x"}"#))
+        expect(lines.contains(#"{"type":"subscribed","socket_id":"X","channel":"presence-x","user_id":"X"}"#))
     }
 
     @Test func `the authorization endpoint of a server is open to web pages and uses the user of the form`() async throws {
@@ -241,21 +242,22 @@ struct ToolProcessTests {
             let request = HTTPRequest(
                 "POST", try Endpoint(endpoint), headers: ["Origin": "https://example.org"], body: Array(body.utf8))
             let response = try await SocketHTTPTransport().send(request, bodyLimit: 1 << 10)
-            #expect(response.head.headers["Access-Control-Allow-Origin"] == "*")
+            expectEqual(response.head.headers["Access-Control-Allow-Origin"], "*")
             return (response.head.status, String(decoding: response.body, as: UTF8.self))
         }
         let user = "&user_id=anna&user_info=%7B%22name%22%3A%22A%22%7D"
         let accepted = try await post("socket_id=1.2&channel_name=presence-x" + user)
-        #expect(accepted.status == 200)
-        #expect(accepted.text.contains(#"{\"user_id\":\"anna\",\"user_info\":{\"name\":\"A\"}}"#))
+        expectEqual(accepted.status, 200)
+        expect(accepted.text.contains(#"{\"user_id\":\"anna\",\"user_info\":{\"name\":\"A\"}}"#))
         let rejected = try await post("socket_id=1.2&channel_name=presence-x&user_info=%7B")
-        #expect(rejected.status == 403 && rejected.text == "The field user_info must be JSON.\n")
+        expect(rejected.status == 403 && rejected.text == "The field user_info must be JSON.\n")
         let other = try Endpoint(endpoint + "/x")
-        #expect(try await SocketHTTPTransport().send(HTTPRequest("POST", other), bodyLimit: 1 << 10).head.status == 404)
+        try await expectEqual(SocketHTTPTransport().send(HTTPRequest("POST", other), bodyLimit: 1 << 10).head.status, 404)
         server.process.signal(SIGTERM)
         let lines = await server.end().output.split(separator: "\n")
-        #expect(
-            lines.prefix(2) == [
+        expectEqual(
+            lines.prefix(2),
+            [
                 #"{"type":"authorized","socket_id":"1.2","channel":"presence-x","user_id":"anna"}"#,
                 #"{"type":"authorization_rejected","socket_id":"1.2","channel":"presence-x","message":"The field user_info must be JSON."}"#,
             ])
@@ -270,8 +272,8 @@ struct ToolProcessTests {
         _ = try await Tool.run(["pusher", "subscribe", url, "--key", "wrong", "prices"])
         server.process.signal(SIGTERM)
         let lines = await server.end().output.split(separator: "\n")
-        #expect(lines.first == #"{"type":"published","channel":"prices","event":"price","subscribers":0}"#)
-        #expect(lines.dropFirst().map { $0.prefix(28) } == [#"{"type":"error","code":401,""#, #"{"type":"error","code":4001,"#])
+        expectEqual(lines.first, #"{"type":"published","channel":"prices","event":"price","subscribers":0}"#)
+        expectEqual(lines.dropFirst().map { $0.prefix(28) }, [#"{"type":"error","code":401,""#, #"{"type":"error","code":4001,"#])
     }
 
     @Test func `a verbose server prints the frames of both directions without signatures`() async throws {
@@ -282,25 +284,26 @@ struct ToolProcessTests {
         let socketID = try #require(try Self.object(await subscriber.nextLine())["socket_id"] as? String)
         _ = await subscriber.nextLine()
         subscriber.process.signal(SIGTERM)
-        #expect(await subscriber.end().status == 0)
+        await expectEqual(subscriber.end().status, 0)
         _ = try await Tool.run(["pusher", "subscribe", url, "--key", "wrong", "prices"])
         server.process.signal(SIGTERM)
         let output = await server.end().output
         let frames = try output.split(separator: "\n").map { try Self.object(String($0)) }.filter { $0["type"] as? String == "frame" }
         let events = try frames.prefix(3).map { frame in
-            #expect(frame["socket_id"] as? String == socketID)
+            expectEqual(frame["socket_id"] as? String, socketID)
             let data = try Self.object(frame["data"] as? String ?? "")
             return "\(frame["from"] ?? ""): \(data["event"] ?? "")"
         }
-        #expect(
-            events == [
+        expectEqual(
+            events,
+            [
                 "server: pusher:connection_established", "client: pusher:subscribe", "server: pusher_internal:subscription_succeeded",
             ])
         // Of a connection that the server rejects, which has no socket ID.
         let rejection = try #require(frames.last)
-        #expect(rejection["from"] as? String == "server" && rejection["socket_id"] == nil)
-        #expect((rejection["data"] as? String)?.contains("4001") == true)
-        #expect(output.contains("<redacted>") && !output.contains(/[0-9a-f]{64}/))
+        expect(rejection["from"] as? String == "server" && rejection["socket_id"] == nil)
+        expectEqual((rejection["data"] as? String)?.contains("4001"), true)
+        expect(output.contains("<redacted>") && !output.contains(/[0-9a-f]{64}/))
     }
 
     @Test func `a verbose publisher prints the request and the response without the signature`() async throws {
@@ -309,16 +312,16 @@ struct ToolProcessTests {
         for (secret, status) in [("s", 200), ("wrong", 401)] {
             let result = try await Tool.run(
                 ["pusher", "publish", url, "--app-id", "1", "--key", "k", "--secret", secret, "prices", "price", "12", "--verbose"])
-            #expect(result.status == (status == 200 ? 0 : 1))
+            expectEqual(result.status, (status == 200 ? 0 : 1))
             let lines = try result.output.split(separator: "\n").map { try Self.object(String($0)) }
-            #expect(lines.count == 3)
+            expectEqual(lines.count, 3)
             let request = try #require(lines.first)
-            #expect(request["type"] as? String == "request" && request["method"] as? String == "POST")
+            expect(request["type"] as? String == "request" && request["method"] as? String == "POST")
             let target = try #require(request["url"] as? String)
-            #expect(target.hasPrefix(url + "/apps/1/events?auth_key=k&") && target.hasSuffix("&auth_signature=<redacted>"))
-            #expect(try Self.object(request["body"] as? String ?? "")["data"] as? String == "12")
-            #expect(lines[1]["type"] as? String == "response" && lines[1]["status"] as? Int == status)
-            #expect(!result.output.contains(/[0-9a-f]{64}/) && !result.output.contains("wrong"))
+            expect(target.hasPrefix(url + "/apps/1/events?auth_key=k&") && target.hasSuffix("&auth_signature=<redacted>"))
+            try expectEqual(Self.object(request["body"] as? String ?? "")["data"] as? String, "12")
+            expect(lines[1]["type"] as? String == "response" && lines[1]["status"] as? Int == status)
+            expect(!result.output.contains(/[0-9a-f]{64}/) && !result.output.contains("wrong"))
         }
         await server.stop()
     }
@@ -338,13 +341,13 @@ struct ToolProcessTests {
             try await Tool.run(shell: "REALTIME_PUSHER_SECRET=other-secret \(publish) 3"),
             try await Tool.run(shell: "\(publish) 4 --secret-file \(file).missing"),
         ]
-        #expect(results.map(\.status) == [0, 0, 1, 1])
-        #expect(results[3].errors == "realtime: Cannot read '\(file).missing': No such file or directory.\n")
+        expectEqual(results.map(\.status), [0, 0, 1, 1])
+        expectEqual(results[3].errors, "realtime: Cannot read '\(file).missing': No such file or directory.\n")
         server.process.signal(SIGTERM)
         let output = await server.end().output
-        #expect(output.ranges(of: "published").count == 2)
+        expectEqual(output.ranges(of: "published").count, 2)
         for text in [ready, output] + results.flatMap({ [$0.output, $0.errors] }) {
-            #expect(!text.contains("file-secret") && !text.contains("other-secret"))
+            expect(!text.contains("file-secret") && !text.contains("other-secret"))
         }
     }
 
@@ -355,16 +358,16 @@ struct ToolProcessTests {
         let subscriber = try Tool(
             ["pusher", "subscribe", "ws://127.0.0.1:\(address.port)", "--key", "k", "--count", "2", "--timeout", "600", "prices"])
         for _ in 0..<3 { _ = await subscriber.nextLine() }
-        #expect(try await Tool.run(shell: "printf 'a\\nü\\n' | \(publish)").status == 0)
-        #expect(try await Tool.run(shell: "\(publish) </dev/null").status == 0)
+        try await expectEqual(Tool.run(shell: "printf 'a\\nü\\n' | \(publish)").status, 0)
+        try await expectEqual(Tool.run(shell: "\(publish) </dev/null").status, 0)
         let invalid = try await Tool.run(shell: "printf '\\377' | \(publish)")
-        #expect(invalid.status == 1 && invalid.errors == "realtime: Cannot read standard input: it isn't UTF-8.\n")
+        expect(invalid.status == 1 && invalid.errors == "realtime: Cannot read standard input: it isn't UTF-8.\n")
         let large = try await Tool.run(shell: "head -c 2000000 /dev/zero | \(publish)")
         // `head` may report the closed pipe as well.
-        #expect(large.status == 1 && large.errors.contains("realtime: Cannot read standard input: it has more than 1048576 bytes.\n"))
+        expect(large.status == 1 && large.errors.contains("realtime: Cannot read standard input: it has more than 1048576 bytes.\n"))
         let output = await subscriber.end().output.split(separator: "\n")
-        #expect(output.contains(#"{"type":"event","channel":"prices","event":"price","data":"a\nü"}"#))
-        #expect(output.contains(#"{"type":"event","channel":"prices","event":"price","data":""}"#))
+        expect(output.contains(#"{"type":"event","channel":"prices","event":"price","data":"a\nü"}"#))
+        expect(output.contains(#"{"type":"event","channel":"prices","event":"price","data":""}"#))
         await server.stop()
     }
 
@@ -372,7 +375,7 @@ struct ToolProcessTests {
         let tool = try Tool(["pusher", "publish", "http://127.0.0.1:1", "--app-id", "1", "--key", "k", "--secret", "s", "a", "b", "-"])
         tool.process.signal(SIGTERM)
         // The input is still open. Either the signal arrived before the process could handle it, or the command was cancelled.
-        #expect([1, -SIGTERM].contains(await tool.waitForEnd()))
+        expect([1, -SIGTERM].contains(await tool.waitForEnd()))
     }
 
     @Test(.requires(.openSSL)) func `certificates of a file are trusted`() async throws {
@@ -386,8 +389,8 @@ struct ToolProcessTests {
         let subscriber = try Tool(
             ["pusher", "subscribe", "wss://127.0.0.1:\(address.port)", "--key", "k", "--ca", file("root.pem"), "--count", "1", "a"])
         for _ in 0..<3 { _ = await subscriber.nextLine() }
-        #expect(try await Tool.run(publish + ["--ca", file("root.pem")]).status == 0)
-        #expect(await subscriber.end().status == 0)
+        try await expectEqual(Tool.run(publish + ["--ca", file("root.pem")]).status, 0)
+        await expectEqual(subscriber.end().status, 0)
         for (options, message) in [
             ([], "add the root certificate to the file of --ca"),
             (["--ca", file("other-root.pem")], "add the root certificate to the file of --ca"),
@@ -395,8 +398,8 @@ struct ToolProcessTests {
             (["--ca", file("server-key.pem")], "The file '\(file("server-key.pem"))' contains no certificate"),
         ] {
             let result = try await Tool.run(publish + options)
-            #expect(result.status == 1)
-            #expect(result.errors.contains(message), "\(result.errors)")
+            expectEqual(result.status, 1)
+            expect(result.errors.contains(message), "\(result.errors)")
         }
         await server.stop()
     }
@@ -413,18 +416,18 @@ struct ToolProcessTests {
         let publish = ["pusher", "publish", "http://\(host)", "--app-id", "1", "--key", "k", "--secret", "s", "a", "b", "c"]
         for proxy in proxies {
             let published = try await Tool.run(publish + ["--proxy", proxy.url, "--verbose"])
-            #expect(published.status == 0 && !(published.output + published.errors).contains("hunter2"), "\(published.errors)")
+            expect(published.status == 0 && !(published.output + published.errors).contains("hunter2"), "\(published.errors)")
         }
         let line = #"exec "$0" \#(publish.joined(separator: " ")) --proxy environment"#
-        #expect(try await Tool.run(shell: "HTTP_PROXY= http_proxy=\(proxies[1].url) NO_PROXY= no_proxy= \(line)").status == 0)
-        #expect(await subscriber.end().status == 0)
-        #expect(proxies.map(\.targets.count) == [2, 2])
+        try await expectEqual(Tool.run(shell: "HTTP_PROXY= http_proxy=\(proxies[1].url) NO_PROXY= no_proxy= \(line)").status, 0)
+        await expectEqual(subscriber.end().status, 0)
+        expectEqual(proxies.map(\.targets.count), [2, 2])
 
         let excluded = try await Tool.run(shell: "http_proxy=\(proxies[1].url) no_proxy=.invalid \(line)")
-        #expect(excluded.status == 1 && excluded.errors.contains("server.invalid"))
+        expect(excluded.status == 1 && excluded.errors.contains("server.invalid"))
         let rejected = try await Tool.run(publish + ["--proxy", "http://127.0.0.1:\(proxies[0].port)"])
-        #expect(rejected.status == 1 && rejected.errors.contains("requires a user name and a password (407"), "\(rejected.errors)")
-        #expect(proxies.map(\.targets.count) == [2, 2])
+        expect(rejected.status == 1 && rejected.errors.contains("requires a user name and a password (407"), "\(rejected.errors)")
+        expectEqual(proxies.map(\.targets.count), [2, 2])
         for proxy in proxies { await proxy.stop() }
         await server.stop()
     }
@@ -438,7 +441,7 @@ struct ToolProcessTests {
             ])
         let ready = try Self.object(await server.nextLine())
         let (url, port) = (try #require(ready["url"] as? String), try #require(ready["port"] as? Int))
-        #expect(url == "wss://127.0.0.1:\(port)" && ready["auth_endpoint"] as? String == "https://127.0.0.1:\(port)/auth")
+        expect(url == "wss://127.0.0.1:\(port)" && ready["auth_endpoint"] as? String == "https://127.0.0.1:\(port)/auth")
         let trust = ["--ca", file("root.pem")]
         let subscriber = try Tool(
             ["pusher", "subscribe", url, "--key", "k", "--auth-endpoint", "https://127.0.0.1:\(port)/auth", "--count", "1", "private-a"]
@@ -447,24 +450,24 @@ struct ToolProcessTests {
         let published = try await Tool.run(
             ["pusher", "publish", "https://127.0.0.1:\(port)", "--app-id", "1", "--key", "k", "--secret", "s", "private-a", "b", "c"]
                 + trust)
-        #expect(published.status == 0, "\(published.errors)")
+        expectEqual(published.status, 0, "\(published.errors)")
         let received = await subscriber.end()
-        #expect(received.status == 0 && received.output.contains(#""event":"b""#), "\(received.output) \(received.errors)")
+        expect(received.status == 0 && received.output.contains(#""event":"b""#), "\(received.output) \(received.errors)")
         server.process.signal(SIGTERM)
-        #expect(await server.end().status == 0)
+        await expectEqual(server.end().status, 0)
     }
 
     @Test(.requires(.openSSL)) func `a SignalR server with TLS serves https`() async throws {
         func file(_ name: String) -> String { Vectors.path("certificates/\(name)") }
         let server = try Tool(["serve", "signalr", "--tls", file("server.pem"), file("server-key.pem")])
         let url = try #require(try Self.object(await server.nextLine())["url"] as? String)
-        #expect(url.hasPrefix("https://127.0.0.1:"))
+        expect(url.hasPrefix("https://127.0.0.1:"))
         let sum = try await Tool.run(["signalr", "invoke", url + "/echo", "Add", "20", "22", "--ca", file("root.pem")])
-        #expect(sum.status == 0 && sum.output == #"{"type":"result","value":42}"# + "\n", "\(sum.errors)")
+        expect(sum.status == 0 && sum.output == #"{"type":"result","value":42}"# + "\n", "\(sum.errors)")
         let untrusted = try await Tool.run(["signalr", "invoke", url + "/echo", "Add", "20", "22"])
-        #expect(untrusted.status == 1 && untrusted.errors.contains("root certificate to the file of --ca"), "\(untrusted.errors)")
+        expect(untrusted.status == 1 && untrusted.errors.contains("root certificate to the file of --ca"), "\(untrusted.errors)")
         server.process.signal(SIGTERM)
-        #expect(await server.end().status == 0)
+        await expectEqual(server.end().status, 0)
     }
 
     @Test(
@@ -480,8 +483,8 @@ struct ToolProcessTests {
     func `a server with TLS says which file cannot be used`(_ certificate: String, _ key: String, _ expected: [String]) async throws {
         let files = [certificate, key].map { Vectors.path("certificates/\($0)") }
         let result = try await Tool.run(["serve", "pusher", "--tls"] + files)
-        #expect(result.status == 1)
-        for text in expected { #expect(result.errors.contains(text), "\(result.errors)") }
+        expectEqual(result.status, 1)
+        for text in expected { expect(result.errors.contains(text), "\(result.errors)") }
     }
 
     @Test func `the commands that serve prints at a terminal work in a shell`() async throws {
@@ -489,30 +492,30 @@ struct ToolProcessTests {
         let server = try Tool(terminal: ["serve", "pusher", "--app-id", "app", "--key", "k", "--secret", "it's"], in: folder)
         var lines: [String] = []
         while lines.count < 5 { lines.append(String(await server.nextLine().filter { $0 != "\r" })) }
-        #expect(lines[0].hasPrefix("Server listening at ws://127.0.0.1:"))
-        #expect(lines[1] == "Try one of these commands in another terminal:")
+        expect(lines[0].hasPrefix("Server listening at ws://127.0.0.1:"))
+        expectEqual(lines[1], "Try one of these commands in another terminal:")
         // In the shell of the test, the tool is `$0`, too.
         let commands = lines[2...].map { "exec " + $0.dropFirst(2) }
         let subscriber = try Tool(shell: commands[0] + " --count 1")
         for _ in 0..<3 { _ = await subscriber.nextLine() }
         let published = try await Tool.run(shell: commands[1])
         try #require(published.status == 0, "\(published.errors)")
-        #expect(await subscriber.nextLine() == #"{"type":"event","channel":"prices","event":"price","data":"{\"value\":12.5}"}"#)
-        #expect(await subscriber.end().status == 0)
+        await expectEqual(subscriber.nextLine(), #"{"type":"event","channel":"prices","event":"price","data":"{\"value\":12.5}"}"#)
+        await expectEqual(subscriber.end().status, 0)
         let anna = try Tool(shell: commands[2])
         for _ in 0..<2 { _ = await anna.nextLine() }
-        #expect(await anna.nextLine() == #"{"type":"members","channel":"presence-room","me":"anna","members":[{"user_id":"anna"}]}"#)
+        await expectEqual(anna.nextLine(), #"{"type":"members","channel":"presence-room","me":"anna","members":[{"user_id":"anna"}]}"#)
         anna.process.signal(SIGTERM)
-        #expect(await anna.end().status == 0)
+        await expectEqual(anna.end().status, 0)
         server.process.signal(SIGTERM)
-        #expect(await server.end().status == 0)
+        await expectEqual(server.end().status, 0)
     }
 
     @Test func `the demo names the transport of each connection that it shows`() async throws {
         let demo = try await Tool.run(["demo"])
-        #expect(demo.status == 0)
+        expectEqual(demo.status, 0)
         let transports = try demo.output.split(separator: "\n").compactMap { try Self.object(String($0))["transport"] as? String }
-        #expect(transports.prefix(4) == ["WebSockets", "WebSockets", "LongPolling", "WebSockets"])
+        expectEqual(transports.prefix(4), ["WebSockets", "WebSockets", "LongPolling", "WebSockets"])
     }
 
     @Test func `the commands that the demo ends with work in a shell`() async throws {
@@ -527,17 +530,17 @@ struct ToolProcessTests {
         let port = try #require(try Self.object(await server.nextLine())["port"] as? Int)
         let subscriber = try Tool(shell: "exec " + lines[1].replacing("8080", with: "\(port)") + " --count 1")
         for _ in 0..<3 { _ = await subscriber.nextLine() }
-        #expect(try await Tool.run(shell: "exec " + lines[2].replacing("8080", with: "\(port)")).status == 0)
+        try await expectEqual(Tool.run(shell: "exec " + lines[2].replacing("8080", with: "\(port)")).status, 0)
         let result = await subscriber.end()
-        #expect(result.status == 0)
-        #expect(result.output.contains(#"{"type":"event","channel":"prices","event":"price","data":"{\"value\":12.5}"}"#))
+        expectEqual(result.status, 0)
+        expect(result.output.contains(#"{"type":"event","channel":"prices","event":"price","data":"{\"value\":12.5}"}"#))
         server.process.signal(SIGTERM)
-        #expect(await server.end().status == 0)
+        await expectEqual(server.end().status, 0)
         for line in lines[3...] {
             let server = try Tool(shell: "exec " + line)
-            #expect(await server.nextLine().hasPrefix(#"{"ready":true,"url":"http://"#))
+            await expect(server.nextLine().hasPrefix(#"{"ready":true,"url":"http://"#))
             server.process.signal(SIGTERM)
-            #expect(await server.end().status == 0)
+            await expectEqual(server.end().status, 0)
         }
     }
 
@@ -545,15 +548,15 @@ struct ToolProcessTests {
         let server = try Tool(["serve", "pusher", "--key", "k", "--port", "\(TestPort.next())"])
         let url = try #require(try Self.object(await server.nextLine())["url"] as? String)
         let silent = try await Tool.run(["pusher", "subscribe", url, "--key", "k", "--count", "2", "--timeout", "0.5", "prices"])
-        #expect(silent.status == 1)
-        #expect(silent.errors.contains(url) && silent.errors.contains("within 0.5 s"))
+        expectEqual(silent.status, 1)
+        expect(silent.errors.contains(url) && silent.errors.contains("within 0.5 s"))
         server.process.signal(SIGTERM)
-        #expect(await server.waitForEnd() == 0)
+        await expectEqual(server.waitForEnd(), 0)
         try await Self.withLimits { limit in
             let absent = try await Tool.run(["pusher", "subscribe", url, "--key", "k", "--timeout", "\(limit)", "prices"])
             guard absent.errors.contains("refused") else { return false }
-            #expect(absent.status == 1)
-            #expect(absent.errors.contains("prices at \(url) within \(limit) s: "))
+            expectEqual(absent.status, 1)
+            expect(absent.errors.contains("prices at \(url) within \(limit) s: "))
             return true
         }
     }
@@ -562,8 +565,8 @@ struct ToolProcessTests {
     @Test func `a closed standard output is a failure`() async throws {
         for arguments in ["demo", "--help"] {
             let result = try await Tool.run(shell: "exec \"$0\" \(arguments) >&-")
-            #expect(result.status == 1)
-            #expect(result.errors == "realtime: Cannot write to standard output: Bad file descriptor.\n")
+            expectEqual(result.status, 1)
+            expectEqual(result.errors, "realtime: Cannot write to standard output: Bad file descriptor.\n")
         }
     }
 

@@ -42,20 +42,20 @@ import Testing
         let url = "http://other/" + String(repeating: "a", count: 5_000)
         let body = #"{"\#(name)":"opensesame","url":"\#(url)"}"#
         let result = try await self.negotiate(body)
-        #expect(result.received == body)
-        #expect(!result.lines.contains("opensesame"))
-        #expect(result.printed.hasPrefix(#"{"\#(name)":"<redacted>","url":"http://other/aaa"#))
-        #expect(result.printed.hasSuffix("a… (\(body.utf8.count) bytes)") && result.printed.utf8.count <= Self.limit + Self.suffix)
+        expectEqual(result.received, body)
+        expect(!result.lines.contains("opensesame"))
+        expect(result.printed.hasPrefix(#"{"\#(name)":"<redacted>","url":"http://other/aaa"#))
+        expect(result.printed.hasSuffix("a… (\(body.utf8.count) bytes)") && result.printed.utf8.count <= Self.limit + Self.suffix)
     }
 
     @Test(arguments: Self.names)
     func `a token that is longer than what is printed is redacted`(_ name: String) async throws {
         let body = #"{"url":"http://other/hub","\#(name)":"\#(String(repeating: "opensesame", count: 600))"}"#
         let result = try await self.negotiate(body)
-        #expect(result.received == body)
-        #expect(!result.lines.contains("opensesame"))
+        expectEqual(result.received, body)
+        expect(!result.lines.contains("opensesame"))
         // What remains is short.
-        #expect(result.printed == #"{"url":"http://other/hub","\#(name)":"<redacted>"}"#)
+        expectEqual(result.printed, #"{"url":"http://other/hub","\#(name)":"<redacted>"}"#)
     }
 
     @Test(arguments: Self.names)
@@ -64,15 +64,15 @@ import Testing
             let url = "http://other/" + String(repeating: "a", count: length)
             let body = #"{"url":"\#(url)","\#(name)":"opensesame\#(String(repeating: "-opensesame", count: 20))"}"#
             let result = try await self.negotiate(body)
-            #expect(result.received == body)
-            #expect(!result.lines.contains("opens"), "\(length)")
-            #expect(result.printed.utf8.count <= Self.limit + Self.suffix)
+            expectEqual(result.received, body)
+            expect(!result.lines.contains("opens"), "\(length)")
+            expect(result.printed.utf8.count <= Self.limit + Self.suffix)
         }
     }
 
     @Test func `a response that is printed completely isn't shortened`() async throws {
         let result = try await self.negotiate(#"{"negotiateVersion":1,"connectionId":"a","connectionToken":"opensesame"}"#)
-        #expect(result.printed == #"{"negotiateVersion":1,"connectionId":"a","connectionToken":"<redacted>"}"#)
+        expectEqual(result.printed, #"{"negotiateVersion":1,"connectionId":"a","connectionToken":"<redacted>"}"#)
     }
 
     @Test(
@@ -91,7 +91,7 @@ import Testing
         ])
     func `a connection ID is redacted if it is the token, as in version 0`(_ body: String, _ printed: String) async throws {
         let result = try await self.negotiate(body)
-        #expect(result.received == body && result.printed == printed)
+        expect(result.received == body && result.printed == printed)
     }
 
     @Test(arguments: [
@@ -103,14 +103,14 @@ import Testing
         let http = HTTPTrace.transport(FixedResponse(body: body), redact: HTTPTrace.redactTokens) { lines.record($0) }
         let headers: HTTPHeaders = ["Authorization": "Bearer MYACCESSTOKEN99", "X-Api-Key": "SECRETKEY77"]
         let response = try await http.send(HTTPRequest("POST", try Endpoint("http://host/chat/negotiate"), headers: headers))
-        #expect(String(decoding: response.body, as: UTF8.self) == body)
+        expectEqual(String(decoding: response.body, as: UTF8.self), body)
         let text = lines.all.map { String(decoding: $0.json, as: UTF8.self) }.joined()
-        #expect(!text.contains("MYACCESS") && !text.contains("SECRETKEY") && text.contains("<redacted>"))
+        expect(!text.contains("MYACCESS") && !text.contains("SECRETKEY") && text.contains("<redacted>"))
     }
 
     @Test func `the query of a redirect's URL is redacted`() async throws {
         let result = try await self.negotiate(#"{"url":"http://other/hub?asrs=SECRETINQUERY","accessToken":"opensesame"}"#)
-        #expect(!result.lines.contains("SECRETINQUERY") && result.printed.contains("http://other/hub"))
+        expect(!result.lines.contains("SECRETINQUERY") && result.printed.contains("http://other/hub"))
     }
 
     @Test func `the values in the query of a request are redacted, also in the response`() async throws {
@@ -118,10 +118,10 @@ import Testing
         let body = "<p>no connection abc%2Bdefgh, abc+defgh</p>"
         let http = HTTPTrace.transport(FixedResponse(body: body), redact: HTTPTrace.redactTokens) { lines.record($0) }
         let endpoint = try Endpoint("http://host/chat?asrs=SECRETINQUERY&pin=12&id=abc%2Bdefgh&_=12")
-        #expect(String(decoding: try await http.send(HTTPRequest("GET", endpoint)).body, as: UTF8.self) == body)
+        expectEqual(String(decoding: try await http.send(HTTPRequest("GET", endpoint)).body, as: UTF8.self), body)
         let texts = try lines.all.map { try JSONValue(parsing: $0.json) }
-        #expect(texts.first?["url"]?.string == "http://host/chat?asrs=<redacted>&pin=<redacted>&id=<redacted>&_=<redacted>")
-        #expect(texts.last?["body"]?.string == "<p>no connection <redacted>, <redacted></p>")
+        expectEqual(texts.first?["url"]?.string, "http://host/chat?asrs=<redacted>&pin=<redacted>&id=<redacted>&_=<redacted>")
+        expectEqual(texts.last?["body"]?.string, "<p>no connection <redacted>, <redacted></p>")
     }
 
     @Test func `the values in the query of a request of Primus are redacted, however short they are`() async throws {
@@ -130,7 +130,7 @@ import Testing
         let endpoint = try Endpoint("http://host/primus/?EIO=4&transport=polling&token=abc&flag&sid=abcdefgh&t=1a")
         _ = try await http.send(HTTPRequest("GET", endpoint))
         let url = try JSONValue(parsing: try #require(lines.all.first).json)["url"]?.string
-        #expect(url == "http://host/primus/?EIO=4&transport=polling&token=<redacted>&flag&sid=<redacted>&t=<redacted>")
+        expectEqual(url, "http://host/primus/?EIO=4&transport=polling&token=<redacted>&flag&sid=<redacted>&t=<redacted>")
     }
 
     // MARK: Responses that arrive in parts
@@ -175,15 +175,15 @@ import Testing
 
     @Test func `parts of a stream are printed as they arrive`() async throws {
         let stream = try await self.begin(headers: ["Content-Type": "text/event-stream"])
-        #expect(try stream.bodies == [""])
+        try expectEqual(stream.bodies, [""])
         stream.responder.write(Array("data: 1\n\n".utf8))
-        #expect(try stream.bodies == ["", "data: 1\n\n"])
+        try expectEqual(stream.bodies, ["", "data: 1\n\n"])
         stream.responder.write(Array("data: 2\n\n".utf8))
         stream.responder.end()
-        #expect(try stream.bodies == ["", "data: 1\n\n", "data: 2\n\n"])
+        try expectEqual(stream.bodies, ["", "data: 1\n\n", "data: 2\n\n"])
         let text = try await self.begin()
         for part in ["  ", "a", "b"] { text.responder.write(Array(part.utf8)) }
-        #expect(try text.bodies == ["  a", "b"])
+        try expectEqual(text.bodies, ["  a", "b"])
     }
 
     @Test(
@@ -195,18 +195,18 @@ import Testing
         for part in [" ", #" {"accessToken":"open"#, #"sesame"}"#] { traced.responder.write(Array(part.utf8)) }
         traced.responder.end()
         // The JSON of an error is left out, because it may quote the request.
-        #expect(try traced.bodies.joined() == (status < 300 ? #"{"accessToken":"<redacted>"}"# : "{…}"))
+        try expectEqual(traced.bodies.joined(), (status < 300 ? #"{"accessToken":"<redacted>"}"# : "{…}"))
     }
 
     @Test func `only the size of an incomplete response is printed`() async throws {
         let traced = try await self.begin()
         traced.responder.write(Array(#"{"accessToken":"open"#.utf8))
         traced.exchange.cancel()
-        #expect(try traced.bodies == ["20 bytes, incomplete"])
+        try expectEqual(traced.bodies, ["20 bytes, incomplete"])
         // Nothing follows, and the end of a request is printed once.
         traced.responder.write(Array(#"sesame"}"#.utf8))
         traced.exchange.cancel()
-        #expect(try traced.bodies.count == 1)
+        try expectEqual(traced.bodies.count, 1)
     }
 
     @Test func `a request that fails is printed with the reason and without its query`() async throws {
@@ -216,7 +216,7 @@ import Testing
         let request = HTTPRequest("GET", try Endpoint("http://nowhere.test/chat"))
         http.exchange(request, id: ExchangeID(rawValue: 1), events: events).start()
         let message = try JSONValue(parsing: try #require(lines.all.last).json)["message"]?.string
-        #expect(message == "GET http://nowhere.test/chat failed: \(try #require(events.error).message)")
-        #expect(lines.all.count == 2)
+        expectEqual(message, "GET http://nowhere.test/chat failed: \(try #require(events.error).message)")
+        expectEqual(lines.all.count, 2)
     }
 }

@@ -1,4 +1,5 @@
 import RealtimeCoding
+import TestSupport
 import Testing
 
 /// MessagePack as JSON for readers.
@@ -13,7 +14,7 @@ import Testing
             (.ext(5, [1]), #"{"type":5,"data":"AQ=="}"#), (.ext(-1, [1]), #"{"type":-1,"data":"AQ=="}"#),
         ] as [(MessagePackValue, String)])
     func `every value can be shown`(_ value: MessagePackValue, _ json: String) {
-        #expect(JSONValue(showing: value).description == json)
+        expectEqual(JSONValue(showing: value).description, json)
     }
 
     @Test(
@@ -23,6 +24,6 @@ import Testing
             ("1e400", "1e400"),
         ] as [(String, String?)])
     func `numbers with more digits than MessagePack supports are found`(_ json: String, _ number: String?) throws {
-        #expect(try JSONValue(parsing: json).numberRoundedByMessagePack?.description == number)
+        try expectEqual(JSONValue(parsing: json).numberRoundedByMessagePack?.description, number)
     }
 }

@@ -71,11 +71,11 @@ import Testing
             self.names = object.allKeys.map(\.stringValue).sorted()
             self.first = try object.decodeIfPresent(Int.self, forKey: .a)
             var mixed = try container.nestedUnkeyedContainer(forKey: .mixed)
-            #expect(mixed.count == 3)
+            expectEqual(mixed.count, 3)
             let isFirstNull = try mixed.decodeNil()
-            #expect(isFirstNull)
+            expect(isFirstNull)
             let isNull = try mixed.decodeNil()
-            #expect(!isNull)
+            expect(!isNull)
             let inner = try mixed.nestedContainer(keyedBy: Inner.self)
             self.values.append(try inner.decode(Int.self, forKey: .b))
             var last = try mixed.nestedUnkeyedContainer()
@@ -223,9 +223,9 @@ import Testing
     }
 
     @Test func `the last value of a repeated key is decoded`() throws {
-        #expect(try JSONValueDecoder().decode([String: Int].self, from: #"{"a":1,"b":5,"\u0061":2}"#) == ["a": 2, "b": 5])
+        try expectEqual(JSONValueDecoder().decode([String: Int].self, from: #"{"a":1,"b":5,"\u0061":2}"#), ["a": 2, "b": 5])
         struct One: Decodable { var a: Int }
-        #expect(try JSONValueDecoder().decode(One.self, from: #"{"a":1,"a":2}"#).a == 2)
+        try expectEqual(JSONValueDecoder().decode(One.self, from: #"{"a":1,"a":2}"#).a, 2)
     }
 
     @Test func `top-level values decode as with Foundation`() {
@@ -242,7 +242,7 @@ import Testing
 
     @Test func `nested containers can be read and written in any order`() throws {
         let text = try JSONValueEncoder().encodeToString(Nested())
-        #expect(text == #"{"list":[1,2],"object":{"a":7,"b":"x"},"mixed":[null,{"b":3},[4]]}"#)
+        expectEqual(text, #"{"list":[1,2],"object":{"a":7,"b":"x"},"mixed":[null,{"b":3},[4]]}"#)
         self.agree(Nested.self, text)
         self.agree(Nested.self, #"{"list":[1,"x"],"object":{},"mixed":[]}"#)
         self.agree(Nested.self, #"{"list":[],"object":null,"mixed":[null,{"b":1},[1]]}"#)
@@ -252,16 +252,16 @@ import Testing
 
     @Test func `classes decode and encode their superclass`() throws {
         let text = try JSONValueEncoder().encodeToString(Dog(name: "Rex", age: 3))
-        #expect(text == #"{"age":3,"super":{"name":"Rex"}}"#)
+        expectEqual(text, #"{"age":3,"super":{"name":"Rex"}}"#)
         let dog = try JSONValueDecoder().decode(Dog.self, from: text)
-        #expect(dog.age == 3 && dog.name == "Rex")
+        expect(dog.age == 3 && dog.name == "Rex")
         let (own, foundation) = self.both(Dog.self, #"{"age":3}"#)
         #expect(throws: DecodingError.self) { try own.get() }
         #expect(throws: DecodingError.self) { try foundation.get() }
         let error = #expect(throws: DecodingError.self) {
             try JSONValueDecoder().decode([Dog].self, from: #"[{"age":3,"super":{"name":1}}]"#)
         }
-        #expect(error.flatMap { Fault($0) }?.path == ["0", "super", "name"])
+        expectEqual(error.flatMap { Fault($0) }?.path, ["0", "super", "name"])
         // The class and its superclass write to the same object.
         class Base: Encodable { var a = 1 }
         final class Derived: Base {
@@ -272,7 +272,7 @@ import Testing
                 try container.encode(2, forKey: .b)
             }
         }
-        #expect(try JSONValueEncoder().encodeToString([Derived()]) == #"[{"a":1,"b":2}]"#)
+        try expectEqual(JSONValueEncoder().encodeToString([Derived()]), #"[{"a":1,"b":2}]"#)
     }
 
     @Test func `errors contain the byte offset`() {
@@ -281,20 +281,19 @@ import Testing
             Issue.record("\(error as Any)")
             return
         }
-        #expect(context.debugDescription == "Expected Double, found a string. (at byte 23)")
+        expectEqual(context.debugDescription, "Expected Double, found a string. (at byte 23)")
         #expect(throws: JSONError.self) { try JSONValueDecoder().decode(Price.self, from: "{") }
         #expect(throws: JSONError.self) { try JSONValueDecoder().decode(String.self, from: [0x22, 0xFF, 0x22]) }
     }
 
     @Test func `lone surrogates are replaced or rejected`() throws {
         var decoder = JSONValueDecoder()
-        #expect(try decoder.decode([String].self, from: #"["a\ud800b"]"#) == ["a\u{FFFD}b"])
+        try expectEqual(decoder.decode([String].self, from: #"["a\ud800b"]"#), ["a\u{FFFD}b"])
         decoder.rejectsLoneSurrogates = true
         let error = #expect(throws: DecodingError.self) { try decoder.decode([String].self, from: #"["","a\ud800b"]"#) }
-        #expect(
-            error.flatMap { Fault($0) } == Fault(DecodingError.dataCorrupted(.init(codingPath: [Index(intValue: 1)], debugDescription: "")))
-        )
-        #expect(try decoder.decode([String].self, from: #"["\ud83d\ude00"]"#) == ["😀"])
+        expectEqual(
+            error.flatMap { Fault($0) }, Fault(DecodingError.dataCorrupted(.init(codingPath: [Index(intValue: 1)], debugDescription: ""))))
+        try expectEqual(decoder.decode([String].self, from: #"["\ud83d\ude00"]"#), ["😀"])
     }
 
     struct Index: CodingKey {
@@ -307,9 +306,9 @@ import Testing
     @Test func `the decoder's user info is passed to the values`() throws {
         struct Reader: Codable {
             init() {}
-            init(from decoder: any Decoder) throws { #expect(decoder.userInfo[CodingUserInfoKey(rawValue: "k")!] as? Int == 5) }
+            init(from decoder: any Decoder) throws { expectEqual(decoder.userInfo[CodingUserInfoKey(rawValue: "k")!] as? Int, 5) }
             func encode(to encoder: any Encoder) throws {
-                #expect(encoder.userInfo[CodingUserInfoKey(rawValue: "k")!] as? Int == 5)
+                expectEqual(encoder.userInfo[CodingUserInfoKey(rawValue: "k")!] as? Int, 5)
                 var container = encoder.singleValueContainer()
                 try container.encode(1)
             }
@@ -319,7 +318,7 @@ import Testing
         _ = try decoder.decode([Reader].self, from: "[1]")
         var encoder = JSONValueEncoder()
         encoder.userInfo = decoder.userInfo
-        #expect(try encoder.encodeToString([Reader()]) == "[1]")
+        try expectEqual(encoder.encodeToString([Reader()]), "[1]")
     }
 
     @Test func `a decoder that outlives the call stays valid`() throws {
@@ -328,8 +327,8 @@ import Testing
             init(from decoder: any Decoder) throws { self.decoder = decoder }
         }
         let kept = try JSONValueDecoder().decode([Keeper].self, from: #"[{"symbol":"A","price":1.5,"volume":2,"tags":["x"]}]"#)
-        #expect(try Price(from: kept[0].decoder).tags == ["x"])
-        #expect(kept[0].decoder.codingPath.map(\.intValue) == [0])
+        try expectEqual(Price(from: kept[0].decoder).tags, ["x"])
+        expectEqual(kept[0].decoder.codingPath.map(\.intValue), [0])
     }
 
     @Test func `the decoder enforces limits on depth and size`() {
@@ -375,19 +374,19 @@ import Testing
         }
         for name in names {
             let text = try JSONValueEncoder().encodeToString([name: 1])
-            #expect(try own.decode(Names.self, from: text).names == foundation.decode(Names.self, from: Data(text.utf8)).names, "\(name)")
-            #expect(
-                try ownEncoder.encodeToString(Names([name])) == String(decoding: foundationEncoder.encode(Names([name])), as: UTF8.self),
+            try expectEqual(own.decode(Names.self, from: text).names, foundation.decode(Names.self, from: Data(text.utf8)).names, "\(name)")
+            try expectEqual(
+                ownEncoder.encodeToString(Names([name])), String(decoding: foundationEncoder.encode(Names([name])), as: UTF8.self),
                 "\(name)")
         }
         // The keys of a dictionary are data and not converted.
         struct Holder: Codable, Equatable { var theMap: [String: [String: Int]] }
         let holder = Holder(theMap: ["one_two": ["threeFour": 1]])
         let text = try ownEncoder.encodeToString(holder)
-        #expect(text == #"{"the_map":{"one_two":{"threeFour":1}}}"#)
-        #expect(try own.decode(Holder.self, from: text) == holder)
-        #expect(try String(decoding: foundationEncoder.encode(holder), as: UTF8.self) == text)
-        #expect(try ownEncoder.encodeToString(["oneTwo": 1]) == String(decoding: foundationEncoder.encode(["oneTwo": 1]), as: UTF8.self))
+        expectEqual(text, #"{"the_map":{"one_two":{"threeFour":1}}}"#)
+        try expectEqual(own.decode(Holder.self, from: text), holder)
+        try expectEqual(String(decoding: foundationEncoder.encode(holder), as: UTF8.self), text)
+        try expectEqual(ownEncoder.encodeToString(["oneTwo": 1]), String(decoding: foundationEncoder.encode(["oneTwo": 1]), as: UTF8.self))
     }
 
     // MARK: Canonical equivalence
@@ -417,6 +416,6 @@ import Testing
         decoder.keys = strategy
         let rest = (0..<others).map { ",\"k\($0)\":0" }.joined()
         let value = try decoder.decode(Spellings.self, from: "{\"caf\u{E9}\":1,\"cafe\u{301}\":2\(rest)}")
-        #expect(value.composed == 1 && value.decomposed == 2 && value.keyCount == 2 + others)
+        expect(value.composed == 1 && value.decomposed == 2 && value.keyCount == 2 + others)
     }
 }

@@ -72,9 +72,9 @@ import Testing
                 continue
             }
             let other = try? JSONSerialization.jsonObject(with: Data(bytes), options: .fragmentsAllowed)
-            #expect(other.map { Self.same(value, $0) } ?? Self.isBeyondFoundation(value), "\(text.debugDescription), \(replay(seed))")
-            #expect(try JSONValue(parsing: value.bytes) == value, "\(replay(seed))")
-            #expect(try JSONValueDecoder().decode(JSONValue.self, from: bytes) == value, "\(replay(seed))")
+            expect(other.map { Self.same(value, $0) } ?? Self.isBeyondFoundation(value), "\(text.debugDescription), \(replay(seed))")
+            try expectEqual(JSONValue(parsing: value.bytes), value, "\(replay(seed))")
+            try expectEqual(JSONValueDecoder().decode(JSONValue.self, from: bytes), value, "\(replay(seed))")
         }
     }
 
@@ -85,12 +85,12 @@ import Testing
             let text = random.document()
             let value = try JSONValue(parsing: text)
             if let reference = try? JSONDecoder().decode(Reference.self, from: Data(text.utf8)) {
-                #expect(Self.same(value, reference), "\(text.debugDescription), \(replay(seed))")
-                #expect(
+                expect(Self.same(value, reference), "\(text.debugDescription), \(replay(seed))")
+                expect(
                     Self.same(value, try JSONValueDecoder().decode(Reference.self, from: text)), "\(text.debugDescription), \(replay(seed))"
                 )
             } else {
-                #expect(Self.isBeyondFoundation(value), "\(text.debugDescription), \(replay(seed))")
+                expect(Self.isBeyondFoundation(value), "\(text.debugDescription), \(replay(seed))")
             }
         }
     }
@@ -114,13 +114,13 @@ import Testing
             let bytes = random.mutated("[" + random.document(depth: 2) + "]")
             let errors = JSONGrammarTests.errors(bytes)
             // The scan accepts only objects.
-            if errors[2] != nil || errors[0] == nil { #expect(errors[0] == errors[2], "\(bytes), \(replay(seed))") }
-            #expect(errors[0] == errors[1], "\(bytes), \(replay(seed))")
+            if errors[2] != nil || errors[0] == nil { expectEqual(errors[0], errors[2], "\(bytes), \(replay(seed))") }
+            expectEqual(errors[0], errors[1], "\(bytes), \(replay(seed))")
             let own = errors[0] == nil
             let foundation = (try? JSONDecoder().decode(Loose.self, from: Data(bytes))) != nil
             if own != foundation {
                 let text = String(decoding: bytes, as: UTF8.self)
-                #expect(Self.isKnown(bytes, own: own), "own \(own): \(text.debugDescription), \(replay(seed))")
+                expect(Self.isKnown(bytes, own: own), "own \(own): \(text.debugDescription), \(replay(seed))")
             }
         }
     }
@@ -211,9 +211,9 @@ import Testing
             var random = JSONRandom(seed: seed &+ 3 << 32)
             let record = Record(&random)
             let own = try JSONValueEncoder().encode(record)
-            #expect(try JSONDecoder().decode(Record.self, from: Data(own)) == record, "\(replay(seed))")
-            #expect(try JSONValueDecoder().decode(Record.self, from: own) == record, "\(replay(seed))")
-            #expect(try JSONValueDecoder().decode(Record.self, from: Array(JSONEncoder().encode(record))) == record, "\(replay(seed))")
+            try expectEqual(JSONDecoder().decode(Record.self, from: Data(own)), record, "\(replay(seed))")
+            try expectEqual(JSONValueDecoder().decode(Record.self, from: own), record, "\(replay(seed))")
+            try expectEqual(JSONValueDecoder().decode(Record.self, from: Array(JSONEncoder().encode(record))), record, "\(replay(seed))")
         }
     }
 }

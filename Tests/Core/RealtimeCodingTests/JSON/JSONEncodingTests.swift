@@ -1,5 +1,6 @@
 import RealtimeCoding
 import Foundation
+import TestSupport
 import Testing
 
 @Suite struct JSONEncodingTests {
@@ -42,7 +43,7 @@ import Testing
 
     @Test func `a value that encodes nothing is an empty object if nested and an error at the top level`() throws {
         struct Nothing: Encodable { func encode(to encoder: any Encoder) throws {} }
-        #expect(try JSONValueEncoder().encodeToString([Nothing()]) == "[{}]")
+        try expectEqual(JSONValueEncoder().encodeToString([Nothing()]), "[{}]")
         #expect(throws: EncodingError.self) { try JSONValueEncoder().encode(Nothing()) }
     }
 
@@ -52,7 +53,7 @@ import Testing
         {
             let error = #expect(throws: EncodingError.self) { try JSONValueEncoder().encode(value) }
             guard case .invalidValue(_, let context)? = error else { continue }
-            #expect(context.codingPath.map(\.stringValue) == path)
+            expectEqual(context.codingPath.map(\.stringValue), path)
         }
         #expect(throws: EncodingError.self) { try JSONValueEncoder().encode(Float.infinity) }
         #expect(throws: EncodingError.self) { try JSONValueEncoder().encode(Double.nan) }
@@ -82,14 +83,14 @@ import Testing
                 try container.encode(["x"], forKey: .c)
             }
         }
-        #expect(try JSONValueEncoder().encodeToString(Careful()) == #"{"b":[1,2],"c":["x"]}"#)
+        try expectEqual(JSONValueEncoder().encodeToString(Careful()), #"{"b":[1,2],"c":["x"]}"#)
         struct Fallback: Encodable {
             func encode(to encoder: any Encoder) throws {
                 var container = encoder.singleValueContainer()
                 do { try container.encode(Failing()) } catch { try container.encode("fallback") }
             }
         }
-        #expect(try JSONValueEncoder().encodeToString([Fallback()]) == #"["fallback"]"#)
+        try expectEqual(JSONValueEncoder().encodeToString([Fallback()]), #"["fallback"]"#)
     }
 
     @Test func `a container that is not the innermost one throws`() throws {
@@ -114,12 +115,12 @@ import Testing
             }
         }
         let box = Box()
-        #expect(try JSONValueEncoder().encodeToString(Outer(box: box)) == "[[1],3]")
+        try expectEqual(JSONValueEncoder().encodeToString(Outer(box: box)), "[[1],3]")
         #expect(throws: EncodingError.self) { try box.container?.encode(2) }
     }
 
     @Test func `values convert to and from JSON values`() throws {
-        #expect(try JSONValueEncoder().encodeToValue(["a": [1, 2]]) == ["a": [1, 2]])
-        #expect(try JSONValueDecoder().decode([String: [Int]].self, from: ["a": [1, 2]] as JSONValue) == ["a": [1, 2]])
+        try expectEqual(JSONValueEncoder().encodeToValue(["a": [1, 2]]), ["a": [1, 2]])
+        try expectEqual(JSONValueDecoder().decode([String: [Int]].self, from: ["a": [1, 2]] as JSONValue), ["a": [1, 2]])
     }
 }

@@ -155,8 +155,8 @@ import Testing
     }
 
     @Test(arguments: accepted) func `valid text is accepted`(_ text: String) {
-        #expect(Self.errors(Array(text.utf8)) == [nil, nil, nil])
-        #expect(Self.errors(Array(text.utf8), isUTF8: true) == [nil, nil, nil])
+        expectEqual(Self.errors(Array(text.utf8)), [nil, nil, nil])
+        expectEqual(Self.errors(Array(text.utf8), isUTF8: true), [nil, nil, nil])
     }
 
     @Test func `invalid text is rejected with the offset of the error`() {
@@ -164,22 +164,22 @@ import Testing
             let bytes = Array(text.utf8)
             for isUTF8 in [false, true] {
                 for error in Self.errors(bytes, isUTF8: isUTF8) {
-                    #expect(error?.code == code && error?.offset == offset, "\(text.debugDescription): \(error as Any)")
+                    expect(error?.code == code && error?.offset == offset, "\(text.debugDescription): \(error as Any)")
                 }
             }
         }
     }
 
     @Test func `the table has at least 250 cases and no duplicates`() {
-        #expect(Self.accepted.count + Self.rejected.count + Self.brokenUTF8.count >= 250)
-        #expect(Set(Self.accepted).count == Self.accepted.count)
-        #expect(Set(Self.rejected.map(\.text)).count == Self.rejected.count)
+        expect(Self.accepted.count + Self.rejected.count + Self.brokenUTF8.count >= 250)
+        expectEqual(Set(Self.accepted).count, Self.accepted.count)
+        expectEqual(Set(Self.rejected.map(\.text)).count, Self.rejected.count)
     }
 
     @Test func `valid text is accepted inside arrays and objects`() {
         for text in Self.accepted {
             for wrapped in ["[\(text)]", "[0,\(text),0]", "{\"k\":\(text)}", "{\"k\":[\(text)],\"l\":\(text)}"] {
-                #expect(Self.errors(Array(wrapped.utf8)) == [nil, nil, nil], "\(wrapped)")
+                expectEqual(Self.errors(Array(wrapped.utf8)), [nil, nil, nil], "\(wrapped)")
             }
         }
     }
@@ -189,7 +189,7 @@ import Testing
             let bytes = Array("[\(text)]".utf8)
             for length in 0..<bytes.count {
                 for error in Self.errors(Array(bytes[..<length]), isUTF8: true) {
-                    #expect(error?.code == .unexpectedEnd, "\(text) \(length)")
+                    expectEqual(error?.code, .unexpectedEnd, "\(text) \(length)")
                 }
             }
         }
@@ -203,8 +203,8 @@ import Testing
                     let opening = after.count > 1 ? [UInt8(ascii: "[")] : []
                     let expected = JSONError.Code.invalidUTF8
                     for error in Self.errors(opening + before + bytes + after) {
-                        #expect(error?.code == expected, "\(bytes) \(padding)")
-                        #expect(error?.offset == opening.count + before.count + offset, "\(bytes) \(padding)")
+                        expectEqual(error?.code, expected, "\(bytes) \(padding)")
+                        expectEqual(error?.offset, opening.count + before.count + offset, "\(bytes) \(padding)")
                     }
                 }
             }
@@ -217,7 +217,7 @@ import Testing
                 let bytes: [UInt8] = [UInt8(first), UInt8(second)]
                 let isValid = String(validating: bytes, as: UTF8.self) != nil
                 let quoted = [UInt8(ascii: "\"")] + bytes + [UInt8(ascii: "\"")]
-                #expect(Self.errors(quoted).allSatisfy { ($0 == nil) == isValid })
+                expect(Self.errors(quoted).allSatisfy { ($0 == nil) == isValid })
             }
         }
     }
@@ -226,7 +226,7 @@ import Testing
         for value in stride(from: 0x80, through: 0x10FFFF, by: 37) {
             guard let scalar = Unicode.Scalar(UInt32(value)) else { continue }
             let text = "\"\(String(Character(scalar)))\""
-            #expect((try? JSONValue(parsing: Array(text.utf8))) == .string(String(Character(scalar))))
+            expectEqual((try? JSONValue(parsing: Array(text.utf8))), .string(String(Character(scalar))))
         }
     }
 
@@ -237,13 +237,13 @@ import Testing
                 let count = depth / unit
                 guard count > 0 else { continue }
                 let text = Array((String(repeating: open, count: count) + inner + String(repeating: close, count: count)).utf8)
-                #expect(Self.errors(text, limits: CodingLimits(depth: count * unit)) == [nil, nil, nil], "\(depth) \(open)")
+                expectEqual(Self.errors(text, limits: CodingLimits(depth: count * unit)), [nil, nil, nil], "\(depth) \(open)")
                 let errors = Self.errors(text, limits: CodingLimits(depth: count * unit - 1))
-                #expect(errors.allSatisfy { $0?.code == .tooDeep }, "\(depth) \(open)")
+                expect(errors.allSatisfy { $0?.code == .tooDeep }, "\(depth) \(open)")
             }
         }
         let deep = [UInt8](repeating: UInt8(ascii: "["), count: 1_000_000)
-        #expect(Self.errors(deep).allSatisfy { $0 == JSONError.tooDeepAt512 })
+        expect(Self.errors(deep).allSatisfy { $0 == JSONError.tooDeepAt512 })
     }
 
     @Test func `brackets must match at every depth`() {
@@ -252,8 +252,8 @@ import Testing
                 var text = [UInt8](repeating: UInt8(ascii: "["), count: depth) + [UInt8](repeating: UInt8(ascii: "]"), count: depth)
                 text[2 * depth - 1 - position] = UInt8(ascii: "}")
                 for error in Self.errors(text) {
-                    #expect(error?.code == .unexpectedCharacter)
-                    #expect(error?.offset == 2 * depth - 1 - position)
+                    expectEqual(error?.code, .unexpectedCharacter)
+                    expectEqual(error?.offset, 2 * depth - 1 - position)
                 }
             }
         }
@@ -261,13 +261,13 @@ import Testing
 
     @Test func `text above the size limit is rejected`() {
         let text = Array("[1,2,3]".utf8)
-        #expect(Self.errors(text, limits: CodingLimits(size: 7)) == [nil, nil, nil])
-        for error in Self.errors(text, limits: CodingLimits(size: 6)) { #expect(error?.code == .tooLarge) }
+        expectEqual(Self.errors(text, limits: CodingLimits(size: 7)), [nil, nil, nil])
+        for error in Self.errors(text, limits: CodingLimits(size: 6)) { expectEqual(error?.code, .tooLarge) }
     }
 
     @Test func `messages describe the error and its position`() {
         let error = #expect(throws: JSONError.self) { try JSONValue(parsing: "[1,]") }
-        #expect(error?.message == "invalid JSON at byte 3: unexpected character")
+        expectEqual(error?.message, "invalid JSON at byte 3: unexpected character")
     }
 }
 

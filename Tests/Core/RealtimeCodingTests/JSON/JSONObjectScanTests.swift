@@ -1,4 +1,5 @@
 import RealtimeCoding
+import TestSupport
 import Testing
 
 @Suite struct JSONObjectScanTests {
@@ -12,10 +13,10 @@ import Testing
 
     @Test func `the scan finds the kind and text of each member`() throws {
         let (scan, text) = try self.scan(#"{"event":"price","x":[1,{"event":2}],"channel":null,"data":"{\"a\":1}"}"#)
-        #expect(scan[0].kind == .string && text(0) == "price")
-        #expect(scan[1].kind == .null && text(1) == "null")
-        #expect(scan[2].kind == .escapedString && text(2) == #"{\"a\":1}"#)
-        #expect(scan[3] == .missing)
+        expect(scan[0].kind == .string && text(0) == "price")
+        expect(scan[1].kind == .null && text(1) == "null")
+        expect(scan[2].kind == .escapedString && text(2) == #"{\"a\":1}"#)
+        expectEqual(scan[3], .missing)
     }
 
     @Test(arguments: [
@@ -25,8 +26,8 @@ import Testing
     func `the scan finds every kind of value`(_ raw: String, _ kind: NodeKind) throws {
         for document in ["{\"data\":\(raw)}", " { \"z\" : \(raw) , \"data\" : \(raw) } ", "{\"data\":0,\"data\":\(raw),\"y\":\(raw)}"] {
             let (scan, text) = try self.scan(document)
-            #expect(scan[2].kind == kind)
-            #expect(text(2) == (raw.hasPrefix("\"") ? String(raw.dropFirst().dropLast()) : raw))
+            expectEqual(scan[2].kind, kind)
+            expectEqual(text(2), (raw.hasPrefix("\"") ? String(raw.dropFirst().dropLast()) : raw))
         }
     }
 
@@ -34,41 +35,41 @@ import Testing
         let document =
             #"{"a_name_longer_than_9":1,"a_name_longer_than_8":2,"":3,"123456789":4,"1234567":5,"12345678":6,"even":7,"events":8}"#
         let (scan, text) = try self.scan(document)
-        #expect(text(3) == "2")
-        #expect(text(4) == "3")
-        #expect(text(5) == "6")
-        #expect(scan[0] == .missing)
+        expectEqual(text(3), "2")
+        expectEqual(text(4), "3")
+        expectEqual(text(5), "6")
+        expectEqual(scan[0], .missing)
     }
 
     @Test func `a key can contain escape sequences`() throws {
         let (_, text) = try self.scan(#"{"\u0065vent":1,"\u0065vents":2,"a_name_longer_than\u005f8":3}"#)
-        #expect(text(0) == "1")
-        #expect(text(3) == "3")
+        expectEqual(text(0), "1")
+        expectEqual(text(3), "3")
     }
 
     @Test func `the last value of a repeated key is found`() throws {
         let (_, text) = try self.scan(#"{"event":1,"event":2,"\u0065vent":3}"#)
-        #expect(text(0) == "3")
+        expectEqual(text(0), "3")
     }
 
     @Test func `a key that ends in a zero byte differs from the key without it`() throws {
         let (scan, _) = try self.scan("{\"event\\u0000\":1}")
-        #expect(scan[0] == .missing)
+        expectEqual(scan[0], .missing)
     }
 
     @Test(arguments: ["[]", "1", "null", "\"a\"", " [{}] "]) func `a valid value that is not an object has an error code of its own`(
         _ text: String
     ) {
         let error = #expect(throws: JSONError.self) { try self.scan(text) }
-        #expect(error?.code == .notAnObject)
+        expectEqual(error?.code, .notAnObject)
     }
 
     @Test func `short documents are not read past their end`() throws {
         // The text ends within the eight bytes that are compared in one step.
         let (_, text) = try self.scan(#"{"":1}"#)
-        #expect(text(4) == "1")
+        expectEqual(text(4), "1")
         let (_, other) = try self.scan(#"{"data":1}"#)
-        #expect(other(2) == "1")
+        expectEqual(other(2), "1")
     }
 
     // MARK: Strings
@@ -91,15 +92,15 @@ import Testing
         (#"a\u0008b"#, "a\u{8}b"), (#"\u007f\u0080\u07ff\u0800"#, "\u{7F}\u{80}\u{7FF}\u{800}"),
     ])
     func `escape sequences are replaced by their characters`(_ raw: String, _ expected: String) {
-        #expect(Array(Self.unescaped(raw).utf8) == Array(expected.utf8))
-        #expect(Array(raw.utf8).withUnsafeBytes { JSONText.unescapedBytes($0) } == Array(expected.utf8))
+        expectEqual(Array(Self.unescaped(raw).utf8), Array(expected.utf8))
+        expectEqual(Array(raw.utf8).withUnsafeBytes { JSONText.unescapedBytes($0) }, Array(expected.utf8))
     }
 
     @Test func `escape sequences are replaced at every offset`() {
         for before in 0..<40 {
             for after in 0..<20 {
                 let text = String(repeating: "x", count: before) + "\\n" + String(repeating: "y", count: after) + "\\u00e9"
-                #expect(Self.unescaped(text) == String(repeating: "x", count: before) + "\n" + String(repeating: "y", count: after) + "é")
+                expectEqual(Self.unescaped(text), String(repeating: "x", count: before) + "\n" + String(repeating: "y", count: after) + "é")
             }
         }
     }
@@ -109,7 +110,7 @@ import Testing
         (#"\ud83d\ude00\ud83d"#, 12), (#"\\\ud800"#, 2), (#"\n\u0041"#, nil),
     ])
     func `lone surrogates are detected`(_ raw: String, _ offset: Int?) {
-        #expect(Array(raw.utf8).withUnsafeBytes { JSONText.loneSurrogate($0) } == offset)
+        expectEqual(Array(raw.utf8).withUnsafeBytes { JSONText.loneSurrogate($0) }, offset)
     }
 
     // MARK: Numbers
@@ -135,7 +136,7 @@ import Testing
         ("-9223372036854775808.0", .min),
     ])
     func `integers are converted exactly`(_ text: String, _ expected: Int64?) throws {
-        #expect(try self.integer(text) == expected)
+        try expectEqual(self.integer(text), expected)
     }
 
     @Test(arguments: [
@@ -146,6 +147,6 @@ import Testing
         ("2.2250738585072011e-308", Double.leastNormalMagnitude.nextDown),
     ])
     func `numbers are converted to the nearest double`(_ text: String, _ expected: Double) throws {
-        #expect(try self.double(text).bitPattern == expected.bitPattern)
+        try expectEqual(self.double(text).bitPattern, expected.bitPattern)
     }
 }

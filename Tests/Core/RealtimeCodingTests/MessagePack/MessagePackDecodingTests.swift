@@ -1,5 +1,6 @@
 import Foundation
 import RealtimeCoding
+import TestSupport
 import Testing
 
 @Suite struct MessagePackDecodingTests {
@@ -48,26 +49,26 @@ import Testing
     @Test func `inherited classes and nested containers decode`() throws {
         let dog = Decoding.Dog(name: "Rex", age: 3)
         let decoded = try self.decoder.decode(Decoding.Dog.self, from: MessagePackEncoder().encode(dog))
-        #expect(decoded.name == "Rex" && decoded.age == 3)
+        expect(decoded.name == "Rex" && decoded.age == 3)
         let nested = try JSONValueDecoder().decode(
             Decoding.Nested.self, from: #"{"list":[1,2],"object":{"a":3,"b":4},"mixed":[null,{"b":5},[6]]}"#)
-        #expect(
-            try self.decoder.decode(
+        try expectEqual(
+            self.decoder.decode(
                 Decoding.Nested.self,
-                from: ["list": [1, 2], "object": ["a": 3, "b": 4], "mixed": [nil, ["b": 5], [6]]] as MessagePackValue) == nested)
+                from: ["list": [1, 2], "object": ["a": 3, "b": 4], "mixed": [nil, ["b": 5], [6]]] as MessagePackValue), nested)
     }
 
     @Test func `numbers decode to every type that represents them`() throws {
-        #expect(try self.decoder.decode(Double.self, from: [0x03]) == 3)
-        #expect(try self.decoder.decode([Double].self, from: [0x92, 0xFF, 0xCD, 1, 0]) == [-1, 256])
-        #expect(try self.decoder.decode(Float.self, from: [0x03]) == 3)
-        #expect(try self.decoder.decode(Double.self, from: MessagePackValue.uint(.max).bytes) == Double(UInt64.max))
-        #expect(try self.decoder.decode(Int.self, from: MessagePackValue.double(3).bytes) == 3)
-        #expect(try self.decoder.decode(UInt8.self, from: MessagePackValue.float(200).bytes) == 200)
-        #expect(try self.decoder.decode(Float.self, from: MessagePackValue.double(0.1).bytes) == 0.1)
-        #expect(try self.decoder.decode(Double.self, from: MessagePackValue.float(0.5).bytes) == 0.5)
-        #expect(try self.decoder.decode(Double.self, from: MessagePackValue.double(.infinity).bytes) == .infinity)
-        #expect(try self.decoder.decode(Float.self, from: MessagePackValue.double(.nan).bytes).isNaN)
+        try expectEqual(self.decoder.decode(Double.self, from: [0x03]), 3)
+        try expectEqual(self.decoder.decode([Double].self, from: [0x92, 0xFF, 0xCD, 1, 0]), [-1, 256])
+        try expectEqual(self.decoder.decode(Float.self, from: [0x03]), 3)
+        try expectEqual(self.decoder.decode(Double.self, from: MessagePackValue.uint(.max).bytes), Double(UInt64.max))
+        try expectEqual(self.decoder.decode(Int.self, from: MessagePackValue.double(3).bytes), 3)
+        try expectEqual(self.decoder.decode(UInt8.self, from: MessagePackValue.float(200).bytes), 200)
+        try expectEqual(self.decoder.decode(Float.self, from: MessagePackValue.double(0.1).bytes), 0.1)
+        try expectEqual(self.decoder.decode(Double.self, from: MessagePackValue.float(0.5).bytes), 0.5)
+        try expectEqual(self.decoder.decode(Double.self, from: MessagePackValue.double(.infinity).bytes), .infinity)
+        try expect(self.decoder.decode(Float.self, from: MessagePackValue.double(.nan).bytes).isNaN)
         #expect(throws: DecodingError.self) { try self.decoder.decode(Float.self, from: MessagePackValue.double(1e300).bytes) }
         #expect(throws: DecodingError.self) { try self.decoder.decode(Int.self, from: MessagePackValue.double(0.5).bytes) }
         #expect(throws: DecodingError.self) { try self.decoder.decode(Int.self, from: MessagePackValue.double(.nan).bytes) }
@@ -77,11 +78,11 @@ import Testing
         #expect(throws: DecodingError.self) { try self.decoder.decode(Int.self, from: MessagePackValue.string("1").bytes) }
         #expect(throws: DecodingError.self) { try self.decoder.decode(Bool.self, from: [1]) }
         // Not the shortest forms, which other encoders may write.
-        #expect(
-            try self.decoder.decode([Int].self, from: MessagePackVector.bytes("dd00000003 d300000000000000ff cf0000000000000001 d101ff"))
-                == [
-                    255, 1, 511,
-                ])
+        try expectEqual(
+            self.decoder.decode([Int].self, from: MessagePackVector.bytes("dd00000003 d300000000000000ff cf0000000000000001 d101ff")),
+            [
+                255, 1, 511,
+            ])
     }
 
     @Test func `errors have coding paths`() {
@@ -89,16 +90,16 @@ import Testing
             do { _ = try self.decoder.decode(type, from: value) } catch { return error }
             return nil
         }
-        #expect(self.path(error([String: [Int]].self, ["a": [1], "b": [2, "x"]])) == ["b", "Index 1"])
-        #expect(self.path(error([Int: [Int]].self, [7: [1], 8: [true]])) == ["8", "Index 0"])
-        #expect(self.path(error([Bool: [Int]].self, [true: ["x"]])) == ["true", "Index 0"])
-        #expect(self.path(error([[Int]: Int].self, [["x"]: 1])) == ["key"])
-        #expect(self.path(error([[Int]: Int].self, [[1]: "x"])) == ["key"])
-        #expect(self.path(error(Decoding.Price.self, ["symbol": "x"])) == [])
-        #expect(self.path(error([Date].self, [nil])) == ["Index 0"])
+        expectEqual(self.path(error([String: [Int]].self, ["a": [1], "b": [2, "x"]])), ["b", "Index 1"])
+        expectEqual(self.path(error([Int: [Int]].self, [7: [1], 8: [true]])), ["8", "Index 0"])
+        expectEqual(self.path(error([Bool: [Int]].self, [true: ["x"]])), ["true", "Index 0"])
+        expectEqual(self.path(error([[Int]: Int].self, [["x"]: 1])), ["key"])
+        expectEqual(self.path(error([[Int]: Int].self, [[1]: "x"])), ["key"])
+        expectEqual(self.path(error(Decoding.Price.self, ["symbol": "x"])), [])
+        expectEqual(self.path(error([Date].self, [nil])), ["Index 0"])
         // A map is only read as pairs by a dictionary.
-        #expect(self.path(error([Int].self, [1: 2])) == [])
-        #expect(self.path(error([Int: Int].self, [1, 2])) == [])
+        expectEqual(self.path(error([Int].self, [1: 2])), [])
+        expectEqual(self.path(error([Int: Int].self, [1, 2])), [])
     }
 
     @Test func `map keys of any kind`() throws {
@@ -110,13 +111,13 @@ import Testing
             var a: Int
             var z: Int
         }
-        #expect(try self.decoder.decode(Letters.self, from: value) == Letters(a: 1, z: 10))
-        #expect(try self.decoder.decode([String: Int].self, from: value) == ["a": 1, "2": 2, "true": 7, "1.5": 8, "z": 10])
+        try expectEqual(self.decoder.decode(Letters.self, from: value), Letters(a: 1, z: 10))
+        try expectEqual(self.decoder.decode([String: Int].self, from: value), ["a": 1, "2": 2, "true": 7, "1.5": 8, "z": 10])
         let copies = MessagePackValue.map(
             (0..<3).flatMap { copy in value.map?.map { .init($0.key, .array([$0.value, .int(copy)])) } ?? [] })
         // With more members, keys are found by a table. The last of equal keys is used.
-        #expect(try self.decoder.decode([String: [Int]].self, from: copies)["z"] == [10, 2])
-        #expect(try self.decoder.decode([String: [Int]].self, from: copies).count == 5)
+        try expectEqual(self.decoder.decode([String: [Int]].self, from: copies)["z"], [10, 2])
+        try expectEqual(self.decoder.decode([String: [Int]].self, from: copies).count, 5)
     }
 
     @Test func `integer keys match coding keys by name or number`() throws {
@@ -125,21 +126,21 @@ import Testing
             var second: Int
             enum CodingKeys: Int, CodingKey { case first = 1, second = 2 }
         }
-        #expect(try self.decoder.decode(Numbered.self, from: [1: 10, 2: 20] as MessagePackValue) == Numbered(first: 10, second: 20))
-        #expect(try self.decoder.decode(Numbered.self, from: ["first": 10, 2: 20] as MessagePackValue) == Numbered(first: 10, second: 20))
-        #expect(try self.decoder.decode([String: Int].self, from: [1: 10, "b": 20] as MessagePackValue) == ["1": 10, "b": 20])
-        #expect(try self.decoder.decode([Int: Int].self, from: [1: 10, "2": 20] as MessagePackValue) == [1: 10, 2: 20])
+        try expectEqual(self.decoder.decode(Numbered.self, from: [1: 10, 2: 20] as MessagePackValue), Numbered(first: 10, second: 20))
+        try expectEqual(
+            self.decoder.decode(Numbered.self, from: ["first": 10, 2: 20] as MessagePackValue), Numbered(first: 10, second: 20))
+        try expectEqual(self.decoder.decode([String: Int].self, from: [1: 10, "b": 20] as MessagePackValue), ["1": 10, "b": 20])
+        try expectEqual(self.decoder.decode([Int: Int].self, from: [1: 10, "2": 20] as MessagePackValue), [1: 10, 2: 20])
         #expect(throws: DecodingError.self) { try self.decoder.decode([Int: Int].self, from: ["x": 1] as MessagePackValue) }
     }
 
     @Test func `of a repeated key the last value is used`() throws {
         let value: MessagePackValue = ["a": 1, "a": 2, "b": 3]
-        #expect(try self.decoder.decode([String: Int].self, from: value) == ["a": 2, "b": 3])
-        #expect(value["a"] == 2)
+        try expectEqual(self.decoder.decode([String: Int].self, from: value), ["a": 2, "b": 3])
+        expectEqual(value["a"], 2)
         let many = MessagePackValue.map((0..<40).map { .init(.string("k\($0 % 20)"), .int($0)) })
-        #expect(
-            try self.decoder.decode([String: Int].self, from: many)
-                == Dictionary(uniqueKeysWithValues: (0..<20).map { ("k\($0)", $0 + 20) }))
+        try expectEqual(
+            self.decoder.decode([String: Int].self, from: many), Dictionary(uniqueKeysWithValues: (0..<20).map { ("k\($0)", $0 + 20) }))
     }
 
     @Test func `keys are compared byte by byte`() throws {
@@ -148,16 +149,16 @@ import Testing
             var value: Int
             enum CodingKeys: String, CodingKey { case value = "é" }
         }
-        #expect(try self.decoder.decode(Precomposed.self, from: value).value == 2)
+        try expectEqual(self.decoder.decode(Precomposed.self, from: value).value, 2)
         #expect(throws: DecodingError.self) { try self.decoder.decode(Precomposed.self, from: ["e\u{301}": 1] as MessagePackValue) }
     }
 
     @Test func `a key with invalid UTF-8 is found by its repaired name`() throws {
         // {"a\xFF": 1, "b": 2}
         let bytes: [UInt8] = [0x82, 0xA2, 0x61, 0xFF, 1, 0xA1, 0x62, 2]
-        #expect(try self.decoder.decode([String: Int].self, from: bytes) == ["a\u{FFFD}": 1, "b": 2])
+        try expectEqual(self.decoder.decode([String: Int].self, from: bytes), ["a\u{FFFD}": 1, "b": 2])
         let many: [UInt8] = [0xDE, 0, 20] + (0..<20).flatMap { [0xA2, $0, 0xFF, 1] as [UInt8] }
-        #expect(try self.decoder.decode([String: Int].self, from: many).count == 20)
+        try expectEqual(self.decoder.decode([String: Int].self, from: many).count, 20)
     }
 
     @Test func `names can be matched without case`() throws {
@@ -174,21 +175,21 @@ import Testing
         let value: MessagePackValue = [
             "UserName": "x", "ID": 1, "GRÖSSE": 9, "Größe": 2, "Scores": ["Abc": 3, "abc": 4], "Shape": ["Circle": ["Radius": 1]],
         ]
-        #expect(try decoder.decode(User.self, from: value) == user)
+        try expectEqual(decoder.decode(User.self, from: value), user)
         #expect(throws: DecodingError.self) { try self.decoder.decode(User.self, from: value) }
         var encoder = MessagePackEncoder()
         encoder.keys = .convertToPascalCase
-        #expect(try decoder.decode(User.self, from: encoder.encode(user)) == user)
+        try expectEqual(decoder.decode(User.self, from: encoder.encode(user)), user)
         // The exact name takes precedence, wherever it is.
-        #expect(try decoder.decode([String: Int].self, from: ["A": 1, "a": 2] as MessagePackValue) == ["A": 1, "a": 2])
+        try expectEqual(decoder.decode([String: Int].self, from: ["A": 1, "a": 2] as MessagePackValue), ["A": 1, "a": 2])
         struct Exact: Decodable { var a: Int }
-        #expect(try decoder.decode(Exact.self, from: ["a": 1, "A": 2] as MessagePackValue).a == 1)
-        #expect(try decoder.decode(Exact.self, from: ["A": 2, "a": 1] as MessagePackValue).a == 1)
+        try expectEqual(decoder.decode(Exact.self, from: ["a": 1, "A": 2] as MessagePackValue).a, 1)
+        try expectEqual(decoder.decode(Exact.self, from: ["A": 2, "a": 1] as MessagePackValue).a, 1)
         // With more than 16 members, names are found by a table.
         let fillers = (0..<20).map { MessagePackValue.Member(.string("Filler\($0)"), nil) }
-        #expect(try decoder.decode(User.self, from: MessagePackValue.map((value.map ?? []) + fillers)) == user)
+        try expectEqual(decoder.decode(User.self, from: MessagePackValue.map((value.map ?? []) + fillers)), user)
         let exact = [MessagePackValue.Member("a", 1), .init("A", 2)]
-        #expect(try decoder.decode(Exact.self, from: MessagePackValue.map(exact + fillers)).a == 1)
+        try expectEqual(decoder.decode(Exact.self, from: MessagePackValue.map(exact + fillers)).a, 1)
         // @ and ` differ in the bit that is the case of a letter.
         struct Sign: Decodable {
             var sign: Int
@@ -206,9 +207,9 @@ import Testing
         var decoder = MessagePackDecoder()
         decoder.userInfo[key] = "value"
         let lazy = try decoder.decode([Lazy].self, from: [1, ["x": "y"]] as MessagePackValue)
-        #expect(lazy[1].decoder.userInfo[key] as? String == "value")
-        #expect(try [String: String](from: lazy[1].decoder) == ["x": "y"])
-        #expect(lazy[1].decoder.codingPath.map(\.stringValue) == ["Index 1"])
-        #expect(lazy[1].decoder.isMessagePackDecoder)
+        expectEqual(lazy[1].decoder.userInfo[key] as? String, "value")
+        try expectEqual([String: String](from: lazy[1].decoder), ["x": "y"])
+        expectEqual(lazy[1].decoder.codingPath.map(\.stringValue), ["Index 1"])
+        expect(lazy[1].decoder.isMessagePackDecoder)
     }
 }

@@ -22,22 +22,22 @@ import Testing
             var y: Double? = 0.5
             var z: Int?
         }
-        #expect(try self.encoder.encode(Point()) == MessagePackVector.bytes("82 a178 01 a179 cb3fe0000000000000"))
-        #expect(try self.value([[Point()]]) == [[["x": 1, "y": 0.5]]])
-        #expect(try self.value(Float(1.5)) == .float(1.5))
-        #expect(try self.value([Double.infinity]) == [.double(.infinity)])
+        try expectEqual(self.encoder.encode(Point()), MessagePackVector.bytes("82 a178 01 a179 cb3fe0000000000000"))
+        try expectEqual(self.value([[Point()]]), [[["x": 1, "y": 0.5]]])
+        try expectEqual(self.value(Float(1.5)), .float(1.5))
+        try expectEqual(self.value([Double.infinity]), [.double(.infinity)])
     }
 
     @Test func `dictionaries have keys of their own type`() throws {
-        #expect(try self.value(["5": 1]) == ["5": 1])
-        #expect(try self.value([5: 1]) == [5: 1])
-        #expect(try self.value([UInt64.max: 1]) == [.uint(.max): 1])
-        #expect(try self.value([true: [1: 2]]) == [true: [1: 2]])
-        #expect(try self.value([[1]: "x"]) == [[1]: "x"])
-        #expect(try self.value([Int: Int]()) == [:])
-        #expect(try self.value([Bool: Int]()) == [:])
-        #expect(try self.value([String: Int]()) == [:])
-        #expect(try self.value([[5: 1], [6: 2]]) == [[5: 1], [6: 2]])
+        try expectEqual(self.value(["5": 1]), ["5": 1])
+        try expectEqual(self.value([5: 1]), [5: 1])
+        try expectEqual(self.value([UInt64.max: 1]), [.uint(.max): 1])
+        try expectEqual(self.value([true: [1: 2]]), [true: [1: 2]])
+        try expectEqual(self.value([[1]: "x"]), [[1]: "x"])
+        try expectEqual(self.value([Int: Int]()), [:])
+        try expectEqual(self.value([Bool: Int]()), [:])
+        try expectEqual(self.value([String: Int]()), [:])
+        try expectEqual(self.value([[5: 1], [6: 2]]), [[5: 1], [6: 2]])
     }
 
     @Test func `names can be converted to Pascal case`() throws {
@@ -57,8 +57,8 @@ import Testing
         let expected: MessagePackValue = [
             "Inner": ["OneTwo": 1, "Three": 2, "_four": 3, "Élan": 4], "Names": ["key": 1], "Numbers": [1: "x"],
         ]
-        #expect(try encoder.encodeToValue(Outer()) == expected)
-        #expect(try encoder.encodeToValue(["key": Inner()])["key"]?["OneTwo"] == 1)
+        try expectEqual(encoder.encodeToValue(Outer()), expected)
+        try expectEqual(encoder.encodeToValue(["key": Inner()])["key"]?["OneTwo"], 1)
     }
 
     @Test func `headers have the final count at every depth`() throws {
@@ -74,13 +74,13 @@ import Testing
         for width in [0, 1, 14, 15, 16, 17, 40] {
             let tree = Tree.of(width, 3)
             let bytes = try self.encoder.encode([tree, tree])
-            #expect(try MessagePackDecoder().decode([Tree].self, from: bytes) == [tree, tree])
+            try expectEqual(MessagePackDecoder().decode([Tree].self, from: bytes), [tree, tree])
             // The parser's value is written with the shortest headers.
-            #expect(try MessagePackValue(parsing: bytes).bytes == bytes)
+            try expectEqual(MessagePackValue(parsing: bytes).bytes, bytes)
         }
         let list = try self.encoder.encode((0..<70_000).map { [$0] })
-        #expect(list.starts(with: [0xDD, 0, 1, 0x11, 0x70]))
-        #expect(try MessagePackValue(parsing: list).array?.count == 70_000)
+        expect(list.starts(with: [0xDD, 0, 1, 0x11, 0x70]))
+        try expectEqual(MessagePackValue(parsing: list).array?.count, 70_000)
     }
 
     @Test func `nested containers can be written at any time`() throws {
@@ -114,9 +114,9 @@ import Testing
                 "super": [.string("\(width)"): true], "wide": .array(numbers.map { [$0] }),
                 "lists": [.array(numbers.map { [$0] }), 1, .map(numbers.map { .init("\($0.int64 ?? 0)", nil) }), [:]],
             ]
-            #expect(try self.value(Mixed(width: width)) == expected)
-            #expect(try self.value([Mixed(width: width), Mixed(width: width)]) == [expected, expected])
-            #expect(try self.encoder.encode(Mixed(width: width)) == expected.bytes)
+            try expectEqual(self.value(Mixed(width: width)), expected)
+            try expectEqual(self.value([Mixed(width: width), Mixed(width: width)]), [expected, expected])
+            try expectEqual(self.encoder.encode(Mixed(width: width)), expected.bytes)
         }
     }
 
@@ -144,24 +144,24 @@ import Testing
             }
         }
         let wide = MessagePackValue.array((0..<20).map { [.string("\($0)"): .int($0)] })
-        #expect(try self.value(Careful()) == [wide, [1], .array((0..<16).map { [.int($0)] })])
+        try expectEqual(self.value(Careful()), [wide, [1], .array((0..<16).map { [.int($0)] })])
         var bytes: [UInt8] = [1, 2]
         #expect(throws: CancellationError.self) { try self.encoder.encode([Failing()], to: &bytes) }
-        #expect(bytes == [1, 2])
+        expectEqual(bytes, [1, 2])
         try self.encoder.encode((0..<16).map { [$0] }, to: &bytes)
-        #expect(bytes.starts(with: [1, 2, 0xDC, 0, 16, 0x91, 0, 0x91]))
+        expect(bytes.starts(with: [1, 2, 0xDC, 0, 16, 0x91, 0, 0x91]))
         struct Fallback: Encodable {
             func encode(to encoder: any Encoder) throws {
                 var container = encoder.singleValueContainer()
                 do { try container.encode(Failing()) } catch { try container.encode("fallback") }
             }
         }
-        #expect(try self.value([Fallback()]) == ["fallback"])
+        try expectEqual(self.value([Fallback()]), ["fallback"])
     }
 
     @Test func `a value that encodes nothing is an empty map if nested and an error at the top level`() throws {
         struct Nothing: Encodable { func encode(to encoder: any Encoder) throws {} }
-        #expect(try self.value([Nothing()]) == [[:]])
+        try expectEqual(self.value([Nothing()]), [[:]])
         #expect(throws: EncodingError.self) { try self.encoder.encode(Nothing()) }
     }
 
@@ -182,12 +182,12 @@ import Testing
         for _ in 0..<3 {
             let json = try JSONValueEncoder().encodeToValue(Recursive(depth: 2))
             let messagePack = try self.value(Recursive(depth: 2))
-            #expect(json.array?.count == 22 && messagePack.array?.count == 22)
-            #expect(json[0]?.number?.int64 == messagePack[0]?.int64)
-            #expect(json[1]?.number?.int64 == messagePack[1]?.int64)
-            #expect(json[2] == ["0": true] && messagePack[2] == [0: true])
+            expect(json.array?.count == 22 && messagePack.array?.count == 22)
+            expectEqual(json[0]?.number?.int64, messagePack[0]?.int64)
+            expectEqual(json[1]?.number?.int64, messagePack[1]?.int64)
+            expect(json[2] == ["0": true] && messagePack[2] == [0: true])
         }
-        #expect(try JSONValueEncoder().encodeToString([1: [UInt8]([1])]) == #"{"1":[1]}"#)
+        try expectEqual(JSONValueEncoder().encodeToString([1: [UInt8]([1])]), #"{"1":[1]}"#)
     }
 
     @Test func `user information reaches the encoder`() throws {
@@ -199,8 +199,8 @@ import Testing
         }
         var encoder = MessagePackEncoder()
         encoder.userInfo[try #require(CodingUserInfoKey(rawValue: "key"))] = "value"
-        #expect(try encoder.encodeToValue([Reader()]) == ["value"])
-        #expect(try self.value([Reader()]) == [nil])
+        try expectEqual(encoder.encodeToValue([Reader()]), ["value"])
+        try expectEqual(self.value([Reader()]), [nil])
     }
 }
 

@@ -126,9 +126,9 @@ private struct Record: Codable, Equatable {
             var random = MessagePackRandom(seed: seed)
             let value = random.value(4)
             let bytes = value.bytes
-            #expect(try MessagePackValue(parsing: bytes) == value, "\(replay(seed))")
-            #expect(try MessagePackEncoder().encode(value) == bytes, "\(replay(seed))")
-            #expect(try MessagePackDecoder().decode(MessagePackValue.self, from: bytes) == value, "\(replay(seed))")
+            try expectEqual(MessagePackValue(parsing: bytes), value, "\(replay(seed))")
+            try expectEqual(MessagePackEncoder().encode(value), bytes, "\(replay(seed))")
+            try expectEqual(MessagePackDecoder().decode(MessagePackValue.self, from: bytes), value, "\(replay(seed))")
             await Task.yield()
         }
     }
@@ -141,11 +141,11 @@ private struct Record: Codable, Equatable {
             var random = MessagePackRandom(seed: seed)
             let record = random.record(2)
             let bytes = try MessagePackEncoder().encode(record)
-            #expect(try MessagePackDecoder().decode(Record.self, from: bytes) == record, "\(replay(seed))")
-            #expect(try ignoring.decode(Record.self, from: bytes) == record, "\(replay(seed))")
-            #expect(try ignoring.decode(Record.self, from: pascal.encode(record)) == record, "\(replay(seed))")
+            try expectEqual(MessagePackDecoder().decode(Record.self, from: bytes), record, "\(replay(seed))")
+            try expectEqual(ignoring.decode(Record.self, from: bytes), record, "\(replay(seed))")
+            try expectEqual(ignoring.decode(Record.self, from: pascal.encode(record)), record, "\(replay(seed))")
             // The lengths in the headers are the shortest ones.
-            #expect(try MessagePackValue(parsing: bytes).bytes == bytes, "\(replay(seed))")
+            try expectEqual(MessagePackValue(parsing: bytes).bytes, bytes, "\(replay(seed))")
             await Task.yield()
         }
     }
@@ -159,10 +159,10 @@ private struct Record: Codable, Equatable {
                 var reader = MessagePackReader(bytes)
                 return (try? reader.skip()) != nil && reader.isAtEnd
             }
-            #expect(isSkipped == (value != nil), "\(replay(seed))")
+            expectEqual(isSkipped, (value != nil), "\(replay(seed))")
             let decoded = try? MessagePackDecoder().decode(MessagePackValue.self, from: bytes)
-            #expect(decoded?.bytes == value?.bytes, "\(replay(seed))")
-            if let value { #expect(try MessagePackValue(parsing: value.bytes).bytes == value.bytes, "\(replay(seed))") }
+            expectEqual(decoded?.bytes, value?.bytes, "\(replay(seed))")
+            if let value { try expectEqual(MessagePackValue(parsing: value.bytes).bytes, value.bytes, "\(replay(seed))") }
             _ = try? MessagePackDecoder().decode(Record.self, from: bytes)
             _ = try? MessagePackDecoder().decode(JSONValue.self, from: bytes)
             await Task.yield()

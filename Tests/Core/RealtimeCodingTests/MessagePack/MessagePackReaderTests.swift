@@ -47,25 +47,25 @@ import Testing
     @Test func `each format byte has its length`() throws {
         for format in UInt8.min...UInt8.max where format != 0xC1 {
             let bytes = self.value(format)
-            #expect(self.error(bytes) == nil, "\(format)")
-            #expect(self.skipError(bytes) == nil, "\(format)")
-            #expect(self.error(bytes + [0]) == MessagePackError(.trailingContent, at: bytes.count), "\(format)")
+            expectNil(self.error(bytes), "\(format)")
+            expectNil(self.skipError(bytes), "\(format)")
+            expectEqual(self.error(bytes + [0]), MessagePackError(.trailingContent, at: bytes.count), "\(format)")
             for count in 0..<bytes.count {
-                #expect(self.error(Array(bytes[..<count]))?.code == .unexpectedEnd, "\(format)")
-                #expect(self.skipError(Array(bytes[..<count]))?.code == .unexpectedEnd, "\(format)")
+                expectEqual(self.error(Array(bytes[..<count]))?.code, .unexpectedEnd, "\(format)")
+                expectEqual(self.skipError(Array(bytes[..<count]))?.code, .unexpectedEnd, "\(format)")
             }
         }
-        #expect(self.error([0xC1]) == MessagePackError(.invalidFormat, at: 0))
-        #expect(self.error([0x92, 0xC0, 0xC1]) == MessagePackError(.invalidFormat, at: 2))
-        #expect(self.skipError([0x92, 0xC0, 0xC1]) == MessagePackError(.invalidFormat, at: 2))
+        expectEqual(self.error([0xC1]), MessagePackError(.invalidFormat, at: 0))
+        expectEqual(self.error([0x92, 0xC0, 0xC1]), MessagePackError(.invalidFormat, at: 2))
+        expectEqual(self.skipError([0x92, 0xC0, 0xC1]), MessagePackError(.invalidFormat, at: 2))
     }
 
     @Test func `a document that is cut at any byte is incomplete`() throws {
         for vector in try MessagePackVector.read("python-msgpack-1.2.4") where vector.kind == "document" {
             for count in 0..<vector.bytes.count {
                 let bytes = Array(vector.bytes[..<count])
-                #expect(self.error(bytes)?.code == .unexpectedEnd, "\(vector.text): \(count)")
-                #expect(self.skipError(bytes)?.code == .unexpectedEnd, "\(vector.text): \(count)")
+                expectEqual(self.error(bytes)?.code, .unexpectedEnd, "\(vector.text): \(count)")
+                expectEqual(self.skipError(bytes)?.code, .unexpectedEnd, "\(vector.text): \(count)")
             }
         }
     }
@@ -74,53 +74,53 @@ import Testing
     func `a length beyond the end is rejected without reserving memory`(_ format: String) {
         for length in ["ffffffff", "80000000", "00000010"] {
             let bytes = MessagePackVector.bytes(format + length + "c0c0")
-            #expect(self.error(bytes) == MessagePackError(.unexpectedEnd, at: 0))
-            #expect(self.skipError(bytes) == MessagePackError(.unexpectedEnd, at: 0))
+            expectEqual(self.error(bytes), MessagePackError(.unexpectedEnd, at: 0))
+            expectEqual(self.skipError(bytes), MessagePackError(.unexpectedEnd, at: 0))
         }
-        #expect(self.error(MessagePackVector.bytes("c9ffffffff01")) == MessagePackError(.unexpectedEnd, at: 0))
+        expectEqual(self.error(MessagePackVector.bytes("c9ffffffff01")), MessagePackError(.unexpectedEnd, at: 0))
         // Within an array, the offset is that of the value.
-        #expect(self.error(MessagePackVector.bytes("92c0" + format + "ffffffff")) == MessagePackError(.unexpectedEnd, at: 2))
+        expectEqual(self.error(MessagePackVector.bytes("92c0" + format + "ffffffff")), MessagePackError(.unexpectedEnd, at: 2))
     }
 
     @Test func `nested arrays that announce more elements than there are bytes are rejected`() {
         // Each of the headers is plausible on its own.
         let bytes = MessagePackVector.bytes("9f9f9f9f9f9f9f9fc0c0c0c0c0c0c0c0c0c0c0c0c0c0c0c0")
-        #expect(self.error(bytes)?.code == .unexpectedEnd)
-        #expect(self.skipError(bytes)?.code == .unexpectedEnd)
+        expectEqual(self.error(bytes)?.code, .unexpectedEnd)
+        expectEqual(self.skipError(bytes)?.code, .unexpectedEnd)
     }
 
     @Test func `depth is limited`() throws {
         func nested(_ depth: Int, _ header: [UInt8] = [0x91]) -> [UInt8] {
             Array(repeatElement(header, count: depth).joined()) + [0xC0]
         }
-        #expect(self.error(nested(512)) == nil)
-        #expect(self.error(nested(513)) == MessagePackError(.tooDeep, at: 512))
+        expectNil(self.error(nested(512)))
+        expectEqual(self.error(nested(513)), MessagePackError(.tooDeep, at: 512))
         // A key can be nested as well as a value.
-        #expect(self.error(nested(512, [0x81, 0xA0])) == nil)
-        #expect(self.error(nested(513, [0x81, 0xA0])) == MessagePackError(.tooDeep, at: 1024))
-        #expect(self.error(Array(repeating: 0x81, count: 600) + Array(repeating: 0xC0, count: 601))?.code == .tooDeep)
-        #expect(self.error([0x90], limits: CodingLimits(depth: 0)) == MessagePackError(.tooDeep, at: 0))
-        #expect(self.error([0xC0], limits: CodingLimits(depth: 0)) == nil)
+        expectNil(self.error(nested(512, [0x81, 0xA0])))
+        expectEqual(self.error(nested(513, [0x81, 0xA0])), MessagePackError(.tooDeep, at: 1024))
+        expectEqual(self.error(Array(repeating: 0x81, count: 600) + Array(repeating: 0xC0, count: 601))?.code, .tooDeep)
+        expectEqual(self.error([0x90], limits: CodingLimits(depth: 0)), MessagePackError(.tooDeep, at: 0))
+        expectNil(self.error([0xC0], limits: CodingLimits(depth: 0)))
         // Skipping takes no stack, whatever the depth.
-        #expect(self.skipError(nested(1_000_000)) == nil)
-        #expect(self.error(nested(1_000_000))?.code == .tooDeep)
+        expectNil(self.skipError(nested(1_000_000)))
+        expectEqual(self.error(nested(1_000_000))?.code, .tooDeep)
     }
 
     @Test func `size is limited`() {
-        #expect(self.error([0x92, 1, 2], limits: CodingLimits(size: 3)) == nil)
-        #expect(self.error([0x92, 1, 2], limits: CodingLimits(size: 2)) == MessagePackError(.tooLarge, at: 2))
+        expectNil(self.error([0x92, 1, 2], limits: CodingLimits(size: 3)))
+        expectEqual(self.error([0x92, 1, 2], limits: CodingLimits(size: 2)), MessagePackError(.tooLarge, at: 2))
     }
 
     @Test func `invalid UTF-8 is replaced or rejected`() throws {
         let bytes: [UInt8] = [0x92, 0xA1, 0x61, 0xA2, 0x62, 0xFF]
-        #expect(try MessagePackDecoder().decode([String].self, from: bytes) == ["a", "b\u{FFFD}"])
+        try expectEqual(MessagePackDecoder().decode([String].self, from: bytes), ["a", "b\u{FFFD}"])
         var strict = MessagePackDecoder()
         strict.rejectsInvalidUTF8 = true
         #expect(throws: MessagePackError(.invalidUTF8, at: 3)) { try strict.decode([String].self, from: bytes) }
-        #expect(try strict.decode([String].self, from: [0x91, 0xA2, 0xC3, 0xA9]) == ["é"])
+        try expectEqual(strict.decode([String].self, from: [0x91, 0xA2, 0xC3, 0xA9]), ["é"])
         for (text, isValid) in [("c3", false), ("e282ac", true), ("e282", false), ("eda080", false), ("f09f9880", true), ("c080", false)] {
             let long = MessagePackVector.bytes("6161616161616161" + text)
-            #expect(long.withUnsafeBytes { ByteWords.isUTF8($0) } == isValid, "\(text)")
+            expectEqual(long.withUnsafeBytes { ByteWords.isUTF8($0) }, isValid, "\(text)")
         }
     }
 
@@ -129,26 +129,26 @@ import Testing
         let bytes = MessagePackVector.bytes("96 01 80 c0 a6 6d6574686f64 92 2a 91 a2 c3a9 90")
         try bytes.withUnsafeBytes { bytes in
             var reader = MessagePackReader(bytes)
-            #expect(try reader.arrayHeader() == 6)
-            #expect(try reader.integer() == 1)
-            #expect(try reader.mapHeader() == 0)
-            #expect(try reader.stringOrNil() == nil)
-            #expect(try reader.stringOrNil() == "method")
+            try expectEqual(reader.arrayHeader(), 6)
+            try expectEqual(reader.integer(), 1)
+            try expectEqual(reader.mapHeader(), 0)
+            try expectNil(reader.stringOrNil())
+            try expectEqual(reader.stringOrNil(), "method")
             let arguments = try reader.skip()
-            #expect(arguments == 11..<17)
-            #expect(!reader.isAtEnd)
+            expectEqual(arguments, 11..<17)
+            expect(!reader.isAtEnd)
             #expect(throws: MessagePackError(.trailingContent, at: 17)) { try reader.finish() }
-            #expect(try reader.arrayHeader() == 0)
-            #expect(reader.isAtEnd)
+            try expectEqual(reader.arrayHeader(), 0)
+            expect(reader.isAtEnd)
             try reader.finish()
             var inner = MessagePackReader(bytes, in: arguments)
-            #expect(try inner.arrayHeader() == 2)
-            #expect(try inner.skip() == 12..<13)
-            #expect(try inner.skip() == 13..<17)
+            try expectEqual(inner.arrayHeader(), 2)
+            try expectEqual(inner.skip(), 12..<13)
+            try expectEqual(inner.skip(), 13..<17)
             try inner.finish()
         }
-        #expect(try MessagePackDecoder().decode([String].self, from: bytes[13..<17]) == ["é"])
-        #expect(try MessagePackDecoder().decode(Int.self, from: bytes[12..<13]) == 42)
+        try expectEqual(MessagePackDecoder().decode([String].self, from: bytes[13..<17]), ["é"])
+        try expectEqual(MessagePackDecoder().decode(Int.self, from: bytes[12..<13]), 42)
         #expect(throws: MessagePackError.self) { try MessagePackDecoder().decode(Int.self, from: bytes[12..<17]) }
     }
 
@@ -171,7 +171,7 @@ import Testing
             check(2) { try $0.integer() }
             var reader = MessagePackReader(bytes)
             let results = [reader.takeNil(), (try? reader.bool()) == true, reader.takeNil(), reader.takeNil()]
-            #expect(results == [false, true, true, false])
+            expectEqual(results, [false, true, true, false])
         }
     }
 
@@ -194,15 +194,15 @@ import Testing
         let value: MessagePackValue = [
             1, ["k": .int(.min)], nil, true, 1.5, .float(2.5), .uint(.max), .binary([1, 2]), .ext(3, [4]), nil, true,
         ]
-        #expect(writer.bytes.first == 0x2A)
-        #expect(try MessagePackValue(parsing: Array(writer.bytes.dropFirst())) == value)
-        #expect(value.bytes == Array(writer.bytes.dropFirst()))
+        expectEqual(writer.bytes.first, 0x2A)
+        try expectEqual(MessagePackValue(parsing: Array(writer.bytes.dropFirst())), value)
+        expectEqual(value.bytes, Array(writer.bytes.dropFirst()))
     }
 
     @Test func `errors describe the position and not the content`() {
         let error = MessagePackError(.unexpectedEnd, at: 7)
-        #expect(error.message == "invalid MessagePack at byte 7: unexpected end of the bytes")
-        #expect("\(error)" == error.message)
-        #expect("\(error.code)" == "unexpectedEnd")
+        expectEqual(error.message, "invalid MessagePack at byte 7: unexpected end of the bytes")
+        expectEqual("\(error)", error.message)
+        expectEqual("\(error.code)", "unexpectedEnd")
     }
 }

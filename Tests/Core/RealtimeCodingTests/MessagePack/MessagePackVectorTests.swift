@@ -45,8 +45,8 @@ import Testing
             if let value = Int8(vector.text) { try self.check(value, .int(Int64(value)), vector) }
             // An array of UInt8 is a binary value, so only single ones are compared.
             if let value = UInt8(vector.text) {
-                #expect(try MessagePackEncoder().encode(value) == vector.bytes)
-                #expect(try MessagePackDecoder().decode(UInt8.self, from: vector.bytes) == value)
+                try expectEqual(MessagePackEncoder().encode(value), vector.bytes)
+                try expectEqual(MessagePackDecoder().decode(UInt8.self, from: vector.bytes), value)
             }
         }
     }
@@ -73,7 +73,7 @@ import Testing
             let value = String(decoding: MessagePackVector.bytes(vector.text), as: UTF8.self)
             try self.check(value, .string(value), vector)
             let decoded = try MessagePackDecoder().decode(String.self, from: vector.bytes)
-            #expect(Array(decoded.utf8) == Array(value.utf8))
+            expectEqual(Array(decoded.utf8), Array(value.utf8))
         }
         for vector in try Self.vectors("binary") {
             let value = [UInt8](repeating: 7, count: vector.count)
@@ -88,22 +88,22 @@ import Testing
         }
         for vector in try Self.vectors("map") {
             let value = Dictionary(uniqueKeysWithValues: (0..<vector.count).map { ($0, true) })
-            #expect(try MessagePackDecoder().decode([Int: Bool].self, from: vector.bytes) == value)
+            try expectEqual(MessagePackDecoder().decode([Int: Bool].self, from: vector.bytes), value)
             let dynamic = MessagePackValue.map((0..<Int64(vector.count)).map { .init(.int($0), true) })
-            #expect(try MessagePackValue(parsing: vector.bytes) == dynamic)
-            #expect(dynamic.bytes == vector.bytes)
+            try expectEqual(MessagePackValue(parsing: vector.bytes), dynamic)
+            expectEqual(dynamic.bytes, vector.bytes)
             let encoded = try MessagePackEncoder().encode(value)
-            #expect(encoded.count == vector.bytes.count)
-            #expect(try MessagePackDecoder().decode([Int: Bool].self, from: encoded) == value)
+            expectEqual(encoded.count, vector.bytes.count)
+            try expectEqual(MessagePackDecoder().decode([Int: Bool].self, from: encoded), value)
         }
         for (count, header) in [(65535, "deffff"), (65536, "df00010000")] {
             let value = Dictionary(uniqueKeysWithValues: (0..<count).map { ($0, false) })
             let encoded = try MessagePackEncoder().encode(value)
-            #expect(encoded.starts(with: MessagePackVector.bytes(header)))
-            #expect(try MessagePackDecoder().decode([Int: Bool].self, from: encoded) == value)
+            expect(encoded.starts(with: MessagePackVector.bytes(header)))
+            try expectEqual(MessagePackDecoder().decode([Int: Bool].self, from: encoded), value)
             let named = try MessagePackEncoder().encode(Dictionary(uniqueKeysWithValues: (0..<count).map { ("\($0)", $0) }))
-            #expect(named.starts(with: MessagePackVector.bytes(header)))
-            #expect(try MessagePackDecoder().decode([String: Int].self, from: named).count == count)
+            expect(named.starts(with: MessagePackVector.bytes(header)))
+            try expectEqual(MessagePackDecoder().decode([String: Int].self, from: named).count, count)
         }
     }
 
@@ -123,17 +123,17 @@ import Testing
             let parts = vector.timestamp
             let timestamp = MessagePackTimestamp(seconds: parts.seconds, nanoseconds: parts.nanoseconds)
             try self.check(timestamp, .timestamp(timestamp), vector)
-            #expect(try MessagePackValue(parsing: vector.bytes).timestamp == timestamp)
+            try expectEqual(MessagePackValue(parsing: vector.bytes).timestamp, timestamp)
         }
     }
 
     @Test func `documents survive parsing and writing`() throws {
         for vector in try Self.vectors("document") {
             let value = try MessagePackValue(parsing: vector.bytes)
-            #expect(value.bytes == vector.bytes)
-            #expect(try MessagePackDecoder().decode(MessagePackValue.self, from: vector.bytes) == value)
-            #expect(try MessagePackEncoder().encode(value) == vector.bytes)
-            #expect(try MessagePackEncoder().encode([value]) == [0x91] + vector.bytes)
+            expectEqual(value.bytes, vector.bytes)
+            try expectEqual(MessagePackDecoder().decode(MessagePackValue.self, from: vector.bytes), value)
+            try expectEqual(MessagePackEncoder().encode(value), vector.bytes)
+            try expectEqual(MessagePackEncoder().encode([value]), [0x91] + vector.bytes)
         }
     }
 }

@@ -1,4 +1,5 @@
 import RealtimeCoding
+import TestSupport
 import Testing
 
 /// Encoders reuse a buffer. These tests check that no value affects another one that uses the same buffer.
@@ -46,24 +47,24 @@ import Testing
     @Test func `a value is appended to existing output`() throws {
         var bytes = Array("x=".utf8)
         try JSONValueEncoder().encode(["a": [1, 2]], to: &bytes)
-        #expect(String(decoding: bytes, as: UTF8.self) == #"x={"a":[1,2]}"#)
+        expectEqual(String(decoding: bytes, as: UTF8.self), #"x={"a":[1,2]}"#)
         var sorted = JSONValueEncoder()
         sorted.sortsKeys = true
         try sorted.encode(["b": 1, "a": 2], to: &bytes)
-        #expect(String(decoding: bytes, as: UTF8.self) == #"x={"a":[1,2]}{"a":2,"b":1}"#)
+        expectEqual(String(decoding: bytes, as: UTF8.self), #"x={"a":[1,2]}{"a":2,"b":1}"#)
     }
 
     @Test func `a value that throws leaves the output unchanged`() throws {
         var bytes = Array("x=".utf8)
         #expect(throws: Failure.self) { try JSONValueEncoder().encode(Failing(), to: &bytes) }
         #expect(throws: EncodingError.self) { try JSONValueEncoder().encode([1, .nan], to: &bytes) }
-        #expect(String(decoding: bytes, as: UTF8.self) == "x=")
-        #expect(try JSONValueEncoder().encodeToString(["a": 1]) == #"{"a":1}"#)
+        expectEqual(String(decoding: bytes, as: UTF8.self), "x=")
+        try expectEqual(JSONValueEncoder().encodeToString(["a": 1]), #"{"a":1}"#)
     }
 
     @Test func `a container kept by a value cannot write to the next value`() throws {
         let keeper = Keeper()
-        #expect(try JSONValueEncoder().encodeToString(keeper) == #"{"kept":1}"#)
+        try expectEqual(JSONValueEncoder().encodeToString(keeper), #"{"kept":1}"#)
         struct Interfering: Encodable {
             let keeper: Keeper
             func encode(to encoder: any Encoder) throws {
@@ -72,19 +73,19 @@ import Testing
                 try container.encode(3, forKey: Key("own"))
             }
         }
-        #expect(try JSONValueEncoder().encodeToString(Interfering(keeper: keeper)) == #"{"own":3}"#)
+        try expectEqual(JSONValueEncoder().encodeToString(Interfering(keeper: keeper)), #"{"own":3}"#)
     }
 
     @Test func `a value can encode another value while it is being encoded`() throws {
-        #expect(try JSONValueEncoder().encodeToString(Recursive(depth: 2)) == #""\"\\\"end\\\"\"""#)
+        try expectEqual(JSONValueEncoder().encodeToString(Recursive(depth: 2)), #""\"\\\"end\\\"\"""#)
     }
 
     @Test func `settings apply to one call only`() throws {
         var snake = JSONValueEncoder()
         snake.keys = .convertToSnakeCase
         struct Value: Encodable { var oneTwo = 1 }
-        #expect(try snake.encodeToString(Value()) == #"{"one_two":1}"#)
-        #expect(try JSONValueEncoder().encodeToString(Value()) == #"{"oneTwo":1}"#)
+        try expectEqual(snake.encodeToString(Value()), #"{"one_two":1}"#)
+        try expectEqual(JSONValueEncoder().encodeToString(Value()), #"{"oneTwo":1}"#)
     }
 
     @Test func `many threads can encode concurrently`() async throws {
@@ -94,6 +95,6 @@ import Testing
             }
             return await group.reduce(into: Set<String>()) { $0.formUnion($1) }
         }
-        #expect(texts == Set((0..<8).flatMap { task in (0..<500).map { "{\"\(task)\":[\($0)]}" } }))
+        expectEqual(texts, Set((0..<8).flatMap { task in (0..<500).map { "{\"\(task)\":[\($0)]}" } }))
     }
 }

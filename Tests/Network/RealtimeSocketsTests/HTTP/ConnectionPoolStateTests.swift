@@ -1,4 +1,5 @@
 import RealtimeCore
+import TestSupport
 import Testing
 
 @testable import RealtimeSockets
@@ -17,18 +18,18 @@ struct ConnectionPoolStateTests {
 
     @Test func `an empty pool lends nothing and has no deadline`() {
         var pool = self.pool()
-        #expect(pool.lend(Self.a, isRepeatable: true, now: Self.second(0)) == nil)
-        #expect(pool.nextDeadline == nil)
-        #expect(pool.expire(now: Self.second(100)).isEmpty)
-        #expect(pool.removeAll().isEmpty)
+        expectNil(pool.lend(Self.a, isRepeatable: true, now: Self.second(0)))
+        expectNil(pool.nextDeadline)
+        expect(pool.expire(now: Self.second(100)).isEmpty)
+        expect(pool.removeAll().isEmpty)
     }
 
     @Test func `a connection is lent to one exchange at a time, the newest first`() {
         var pool = self.pool()
-        for number in 1...3 { #expect(pool.giveBack(number, Self.a, now: Self.second(0)).isEmpty) }
-        for number in [3, 2, 1] { #expect(pool.lend(Self.a, isRepeatable: true, now: Self.second(1)) == number) }
-        #expect(pool.lend(Self.a, isRepeatable: true, now: Self.second(1)) == nil)
-        #expect(pool.count == 0)
+        for number in 1...3 { expect(pool.giveBack(number, Self.a, now: Self.second(0)).isEmpty) }
+        for number in [3, 2, 1] { expectEqual(pool.lend(Self.a, isRepeatable: true, now: Self.second(1)), number) }
+        expectNil(pool.lend(Self.a, isRepeatable: true, now: Self.second(1)))
+        expectEqual(pool.count, 0)
     }
 
     @Test(arguments: [
@@ -38,10 +39,10 @@ struct ConnectionPoolStateTests {
     func `another origin has its own connections`(_ other: Endpoint) {
         var pool = self.pool()
         _ = pool.giveBack(1, Self.a, now: Self.second(0))
-        #expect(pool.lend(ConnectionKey(other, proxy: nil), isRepeatable: true, now: Self.second(0)) == nil)
+        expectNil(pool.lend(ConnectionKey(other, proxy: nil), isRepeatable: true, now: Self.second(0)))
         var endpoint = Endpoint(scheme: "http", host: "a", port: 80)
         endpoint.target = "/other"
-        #expect(pool.lend(ConnectionKey(endpoint, proxy: nil), isRepeatable: true, now: Self.second(0)) == 1)
+        expectEqual(pool.lend(ConnectionKey(endpoint, proxy: nil), isRepeatable: true, now: Self.second(0)), 1)
     }
 
     @Test func `another proxy or another user of it has its own connections`() {
@@ -52,11 +53,11 @@ struct ConnectionPoolStateTests {
         ]
         var pool = self.pool()
         for (number, proxy) in proxies.enumerated() {
-            #expect(pool.lend(ConnectionKey(endpoint, proxy: proxy), isRepeatable: true, now: Self.second(0)) == nil)
+            expectNil(pool.lend(ConnectionKey(endpoint, proxy: proxy), isRepeatable: true, now: Self.second(0)))
             _ = pool.giveBack(number, ConnectionKey(endpoint, proxy: proxy), now: Self.second(0))
         }
         for (number, proxy) in proxies.enumerated() {
-            #expect(pool.lend(ConnectionKey(endpoint, proxy: proxy), isRepeatable: true, now: Self.second(0)) == number)
+            expectEqual(pool.lend(ConnectionKey(endpoint, proxy: proxy), isRepeatable: true, now: Self.second(0)), number)
         }
     }
 
@@ -66,16 +67,16 @@ struct ConnectionPoolStateTests {
     func `the time for which a connection may be idle depends on the request`(_ idle: Double, _ isRepeatable: Bool, _ isLent: Bool) {
         var pool = self.pool()
         _ = pool.giveBack(1, Self.a, now: Self.second(5))
-        #expect((pool.lend(Self.a, isRepeatable: isRepeatable, now: Self.second(5 + idle)) == 1) == isLent)
+        expectEqual((pool.lend(Self.a, isRepeatable: isRepeatable, now: Self.second(5 + idle)) == 1), isLent)
     }
 
     @Test func `with a time of zero, a request that cannot be repeated is lent nothing`() {
         var pool = self.pool { $0.unrepeatableIdleTime = .zero }
         _ = pool.giveBack(1, Self.a, now: Self.second(5))
-        #expect(pool.lend(Self.a, isRepeatable: false, now: Self.second(5)) == nil)
+        expectNil(pool.lend(Self.a, isRepeatable: false, now: Self.second(5)))
         // Another thread has given the connection back after this one has read the time.
-        #expect(pool.lend(Self.a, isRepeatable: false, now: Self.second(4)) == nil)
-        #expect(pool.lend(Self.a, isRepeatable: true, now: Self.second(5)) == 1)
+        expectNil(pool.lend(Self.a, isRepeatable: false, now: Self.second(4)))
+        expectEqual(pool.lend(Self.a, isRepeatable: true, now: Self.second(5)), 1)
     }
 
     @Test func `a time for requests that cannot be repeated does not extend the other one`() {
@@ -84,18 +85,18 @@ struct ConnectionPoolStateTests {
             $0.unrepeatableIdleTime = .seconds(10)
         }
         _ = pool.giveBack(1, Self.a, now: Self.second(0))
-        #expect(pool.lend(Self.a, isRepeatable: false, now: Self.second(1)) == nil)
+        expectNil(pool.lend(Self.a, isRepeatable: false, now: Self.second(1)))
     }
 
     @Test func `connections expire in order, each at its deadline`() {
         var pool = self.pool()
         for number in 0..<3 { _ = pool.giveBack(number, Self.a, now: Self.second(Double(number))) }
-        #expect(pool.nextDeadline == Self.second(30))
-        #expect(pool.expire(now: Self.second(29)).isEmpty)
-        #expect(pool.expire(now: Self.second(31)) == [0, 1])
-        #expect(pool.nextDeadline == Self.second(32))
+        expectEqual(pool.nextDeadline, Self.second(30))
+        expect(pool.expire(now: Self.second(29)).isEmpty)
+        expectEqual(pool.expire(now: Self.second(31)), [0, 1])
+        expectEqual(pool.nextDeadline, Self.second(32))
         pool.remove(2)
-        #expect(pool.nextDeadline == nil)
+        expectNil(pool.nextDeadline)
     }
 
     @Test func `a connection that was closed is not lent`() {
@@ -103,24 +104,24 @@ struct ConnectionPoolStateTests {
         for number in 1...2 { _ = pool.giveBack(number, Self.a, now: Self.second(0)) }
         pool.remove(2)
         pool.remove(3)
-        #expect(pool.lend(Self.a, isRepeatable: true, now: Self.second(0)) == 1)
+        expectEqual(pool.lend(Self.a, isRepeatable: true, now: Self.second(0)), 1)
     }
 
     @Test func `the oldest connection of the origin makes room at the limit of the origin`() {
         var pool = self.pool { $0.connectionsPerOrigin = 2 }
-        #expect(pool.giveBack(0, Self.b, now: Self.second(0)).isEmpty)
-        #expect(pool.giveBack(1, Self.a, now: Self.second(1)).isEmpty)
-        #expect(pool.giveBack(2, Self.a, now: Self.second(2)).isEmpty)
-        #expect(pool.giveBack(3, Self.a, now: Self.second(3)) == [1])
-        #expect(pool.removeAll() == [0, 2, 3])
+        expect(pool.giveBack(0, Self.b, now: Self.second(0)).isEmpty)
+        expect(pool.giveBack(1, Self.a, now: Self.second(1)).isEmpty)
+        expect(pool.giveBack(2, Self.a, now: Self.second(2)).isEmpty)
+        expectEqual(pool.giveBack(3, Self.a, now: Self.second(3)), [1])
+        expectEqual(pool.removeAll(), [0, 2, 3])
     }
 
     @Test func `the oldest connection of all makes room at the total limit`() {
         var pool = self.pool { $0.connections = 2 }
-        #expect(pool.giveBack(0, Self.b, now: Self.second(0)).isEmpty)
-        #expect(pool.giveBack(1, Self.a, now: Self.second(1)).isEmpty)
-        #expect(pool.giveBack(2, Self.a, now: Self.second(2)) == [0])
-        #expect(pool.count == 2)
+        expect(pool.giveBack(0, Self.b, now: Self.second(0)).isEmpty)
+        expect(pool.giveBack(1, Self.a, now: Self.second(1)).isEmpty)
+        expectEqual(pool.giveBack(2, Self.a, now: Self.second(2)), [0])
+        expectEqual(pool.count, 2)
     }
 
     @Test func `nothing is kept if a limit is zero`() {
@@ -129,8 +130,8 @@ struct ConnectionPoolStateTests {
         ]
         for change in changes {
             var pool = self.pool(change)
-            #expect(pool.giveBack(1, Self.a, now: Self.second(0)) == [1])
-            #expect(pool.count == 0 && pool.nextDeadline == nil)
+            expectEqual(pool.giveBack(1, Self.a, now: Self.second(0)), [1])
+            expect(pool.count == 0 && pool.nextDeadline == nil)
         }
     }
 }

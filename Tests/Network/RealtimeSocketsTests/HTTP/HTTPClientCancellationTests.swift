@@ -26,7 +26,7 @@ struct HTTPClientCancellationTests {
         let resolver = SilentResolver()
         let transport = SocketHTTPTransport(loop: .shared, resolver: resolver)
         let request = HTTPRequest.get(Endpoint(scheme: "http", host: "slow.test", port: 80))
-        #expect(await self.cancelled(transport, request) { await resolver.lookupStarted.wait() }?.code == .cancelled)
+        await expectEqual(self.cancelled(transport, request) { await resolver.lookupStarted.wait() }?.code, .cancelled)
     }
 
     @Test(.requires(.openSSL)) func `cancelling during the TLS handshake closes the connection`() async throws {
@@ -37,8 +37,8 @@ struct HTTPClientCancellationTests {
             let error = await self.cancelled(SocketHTTPTransport(), request) {
                 await server.connections.wait(1).first?.until { !$0.bytes.isEmpty }
             }
-            #expect(error?.code == .cancelled)
-            #expect(await server.connections.entries[0].until { $0.ended > 0 }.ended == 1)
+            expectEqual(error?.code, .cancelled)
+            await expectEqual(server.connections.entries[0].until { $0.ended > 0 }.ended, 1)
         }
     }
 
@@ -46,9 +46,9 @@ struct HTTPClientCancellationTests {
         let arrived = Signal()
         try await ScriptedServer.run({ _, _ in arrived.send() }) { server in
             let error = await self.cancelled(SocketHTTPTransport(), .get(server.endpoint)) { await arrived.wait() }
-            #expect(error?.code == .cancelled)
+            expectEqual(error?.code, .cancelled)
             // The connection closes immediately, without waiting for the server.
-            #expect(await server.connections.entries[0].until { $0.ended > 0 }.ended == 1)
+            await expectEqual(server.connections.entries[0].until { $0.ended > 0 }.ended, 1)
         }
     }
 
@@ -61,7 +61,7 @@ struct HTTPClientCancellationTests {
             let task = Task { () -> TransportError? in
                 do throws(TransportError) {
                     while let piece = try await body.next() {
-                        #expect(piece == [UInt8(ascii: "a")])
+                        expectEqual(piece, [UInt8(ascii: "a")])
                         first.send()
                     }
                     return nil
@@ -71,11 +71,11 @@ struct HTTPClientCancellationTests {
             }
             await first.wait()
             task.cancel()
-            #expect(await task.value?.code == .cancelled)
-            #expect(await server.connections.entries[0].until { $0.ended > 0 }.ended == 1)
+            await expectEqual(task.value?.code, .cancelled)
+            await expectEqual(server.connections.entries[0].until { $0.ended > 0 }.ended, 1)
             // Later reads fail too, even from a task that was not cancelled.
             let again = await #expect(throws: TransportError.self) { try await body.next() }
-            #expect(again?.code == .cancelled)
+            expectEqual(again?.code, .cancelled)
         }
     }
 
@@ -88,8 +88,8 @@ struct HTTPClientCancellationTests {
             }
             task.cancel()
             gate.send()
-            #expect(await task.value?.code == .cancelled)
-            #expect(server.connections.entries.isEmpty)
+            await expectEqual(task.value?.code, .cancelled)
+            expect(server.connections.entries.isEmpty)
         }
     }
 

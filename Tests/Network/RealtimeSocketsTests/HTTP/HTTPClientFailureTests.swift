@@ -65,9 +65,9 @@ struct HTTPClientFailureTests {
     func `an invalid response is an error`(_ invalid: Invalid) async throws {
         try await ScriptedServer.responding(invalid.response) { server in
             let error = await SocketHTTPTransport().failure(.get(server.endpoint))
-            #expect(error?.code == invalid.code, "\(error?.message ?? "")")
-            #expect(error?.message.hasPrefix(server.endpoint.origin) == true)
-            #expect(error?.status == nil)
+            expectEqual(error?.code, invalid.code, "\(error?.message ?? "")")
+            expectEqual(error?.message.hasPrefix(server.endpoint.origin), true)
+            expectNil(error?.status)
         }
     }
 
@@ -75,19 +75,19 @@ struct HTTPClientFailureTests {
     func `an invalid response over TLS is an error`(_ invalid: Invalid) async throws {
         try await ScriptedServer.responding(invalid.response, tls: .test) { server in
             let error = await SocketHTTPTransport(tls: .trustingTestRoot).failure(.get(server.endpoint))
-            #expect(error?.code == invalid.code, "\(error?.message ?? "")")
+            expectEqual(error?.code, invalid.code, "\(error?.message ?? "")")
         }
     }
 
     @Test func `data that arrives before a failure is delivered`() async throws {
         try await ScriptedServer.responding(Self.ok + "Content-Length: 10\r\n\r\nhello") { server in
             let response = try await SocketHTTPTransport().open(.get(server.endpoint))
-            #expect(response.head.status == 200)
+            expectEqual(response.head.status, 200)
             var body: [UInt8] = []
             await #expect(throws: TransportError.self) {
                 while let piece = try await response.body.next() { body += piece }
             }
-            #expect(body == Array("hello".utf8))
+            expectEqual(body, Array("hello".utf8))
             // Later reads fail too, so the body is never mistaken for a complete one.
             await #expect(throws: TransportError.self) { try await response.body.next() }
         }
@@ -96,8 +96,8 @@ struct HTTPClientFailureTests {
     @Test func `connecting to a port without a listener is refused`() async throws {
         let port = TestPort.refusing()
         let error = await SocketHTTPTransport().failure(.get(Endpoint(scheme: "http", host: "127.0.0.1", port: port)))
-        #expect(error?.code == .refused)
-        #expect(error?.message.contains("127.0.0.1:\(port)") == true)
+        expectEqual(error?.code, .refused)
+        expectEqual(error?.message.contains("127.0.0.1:\(port)"), true)
     }
 
     @Test func `a host name without an address is reported as not found`() async throws {
@@ -108,8 +108,8 @@ struct HTTPClientFailureTests {
         }
         let transport = SocketHTTPTransport(loop: .shared, resolver: NoResolver())
         let error = await transport.failure(.get(Endpoint(scheme: "http", host: "no.such.test", port: 80)))
-        #expect(error?.code == .nameNotFound)
-        #expect(error?.message.contains("no.such.test") == true)
+        expectEqual(error?.code, .nameNotFound)
+        expectEqual(error?.message.contains("no.such.test"), true)
     }
 
     @Test(arguments: ["", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello"])
@@ -122,7 +122,7 @@ struct HTTPClientFailureTests {
             socket.reset()
         }
         let error = await SocketHTTPTransport().failure(.get(Endpoint(scheme: "http", host: "127.0.0.1", port: port)))
-        #expect(error?.code == .reset)
+        expectEqual(error?.code, .reset)
         peer?.detach()
         listener.close()
     }
@@ -135,10 +135,10 @@ struct HTTPClientFailureTests {
             var request = HTTPRequest.get(server.endpoint)
             request.idleTimeout = .milliseconds(30)
             let error = await SocketHTTPTransport().failure(request)
-            #expect(error?.code == .timedOut)
-            #expect(error?.message.contains("idleTimeout") == true)
+            expectEqual(error?.code, .timedOut)
+            expectEqual(error?.message.contains("idleTimeout"), true)
             let recorder = await server.connections.wait(1)[0]
-            #expect(await recorder.until { $0.ended > 0 }.ended == 1)
+            await expectEqual(recorder.until { $0.ended > 0 }.ended, 1)
         }
     }
 
@@ -146,7 +146,7 @@ struct HTTPClientFailureTests {
         try await ScriptedServer.run(stopsReading: true, { _, _ in }) { server in
             var request = HTTPRequest.forTests("POST", server.endpoint, body: [UInt8](repeating: 0, count: 32 << 20))
             request.idleTimeout = .milliseconds(50)
-            #expect(await SocketHTTPTransport().failure(request)?.code == .timedOut)
+            await expectEqual(SocketHTTPTransport().failure(request)?.code, .timedOut)
         }
     }
 
@@ -163,7 +163,7 @@ struct HTTPClientFailureTests {
             result = await Self.readSlowly(request, loop)
             if case .success = result { break }
         }
-        #expect(result == .success(size))
+        expectEqual(result, .success(size))
         loop.shutdown()
     }
 
@@ -189,7 +189,7 @@ struct HTTPClientFailureTests {
         }
         var request = HTTPRequest.get(Endpoint(scheme: "http", host: "never.test", port: 80))
         request.connectTimeout = .milliseconds(10)
-        #expect(await SocketHTTPTransport(loop: .shared, resolver: SilentResolver()).failure(request)?.code == .timedOut)
+        await expectEqual(SocketHTTPTransport(loop: .shared, resolver: SilentResolver()).failure(request)?.code, .timedOut)
     }
 
     @Test(.requires(.openSSL)) func `a server without TLS triggers the connect timeout`() async throws {
@@ -197,7 +197,7 @@ struct HTTPClientFailureTests {
             var request = HTTPRequest.get(server.endpoint)
             request.endpoint.scheme = "https"
             request.connectTimeout = .milliseconds(50)
-            #expect(await SocketHTTPTransport().failure(request)?.code == .timedOut)
+            await expectEqual(SocketHTTPTransport().failure(request)?.code, .timedOut)
         }
     }
 
@@ -205,13 +205,13 @@ struct HTTPClientFailureTests {
         let loop = try EventLoop("test")
         loop.shutdown()
         let error = await SocketHTTPTransport(loop: loop).failure(.get(Endpoint(scheme: "http", host: "127.0.0.1", port: 9)))
-        #expect(error?.code == .closed)
+        expectEqual(error?.code, .closed)
     }
 
     @Test func `stopping the loop fails requests in progress`() async throws {
         let loop = try EventLoop("test")
         try await ScriptedServer.run({ _, _ in loop.shutdown() }) { server in
-            #expect(await SocketHTTPTransport(loop: loop).failure(.get(server.endpoint))?.code == .closed)
+            await expectEqual(SocketHTTPTransport(loop: loop).failure(.get(server.endpoint))?.code, .closed)
         }
     }
 
@@ -236,7 +236,7 @@ struct HTTPClientFailureTests {
     func `a request that cannot be sent is rejected`(_ index: Int) async {
         let (request, code) = Self.unsendable[index]
         let error = await SocketHTTPTransport().failure(request)
-        #expect(error?.code == code, "\(error?.message ?? "")")
+        expectEqual(error?.code, code, "\(error?.message ?? "")")
     }
 
     @Test func `a body over the limit fails the request`() async throws {
@@ -244,7 +244,7 @@ struct HTTPClientFailureTests {
             let error = await #expect(throws: TransportError.self) {
                 try await SocketHTTPTransport().send(.get(server.endpoint), bodyLimit: 4)
             }
-            #expect(error?.code == .tooLarge)
+            expectEqual(error?.code, .tooLarge)
         }
     }
 
@@ -272,8 +272,8 @@ struct HTTPClientFailureTests {
                 mayRespond.send()
                 return await group.reduce([]) { $0 + $1 }
             }
-            #expect(rejected.entries == [.unsupported])
-            #expect(read == Array("hello".utf8))
+            expectEqual(rejected.entries, [.unsupported])
+            expectEqual(read, Array("hello".utf8))
         }
     }
 }

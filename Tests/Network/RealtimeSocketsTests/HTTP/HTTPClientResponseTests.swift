@@ -52,8 +52,8 @@ struct HTTPClientResponseTests {
     func `a response is delivered in full`(_ valid: Valid) async throws {
         try await ScriptedServer.responding(valid.response) { server in
             let response = try await SocketHTTPTransport().send(.forTests(valid.method, server.endpoint))
-            #expect(response.head.status == valid.status)
-            #expect(response.text == valid.body)
+            expectEqual(response.head.status, valid.status)
+            expectEqual(response.text, valid.body)
         }
     }
 
@@ -71,8 +71,8 @@ struct HTTPClientResponseTests {
             stream.finishWriting()
         } _: { server in
             let response = try await SocketHTTPTransport().send(.forTests(valid.method, server.endpoint))
-            #expect(response.head.status == valid.status)
-            #expect(response.text == valid.body)
+            expectEqual(response.head.status, valid.status)
+            expectEqual(response.text, valid.body)
         }
     }
 
@@ -80,9 +80,9 @@ struct HTTPClientResponseTests {
         let response = "HTTP/1.1 200 Fine\r\nX-a: 1\r\nx-A: 2\r\nX-Utf: \u{e9}\u{20ac}\r\nContent-Length: 0\r\n\r\n"
         try await ScriptedServer.responding(response) { server in
             let head = try await SocketHTTPTransport().open(.get(server.endpoint)).head
-            #expect(head.reason == "Fine")
-            #expect(head.headers.values("x-a") == ["1", "2"])
-            #expect(head.headers["X-Utf"] == "\u{e9}\u{20ac}")
+            expectEqual(head.reason, "Fine")
+            expectEqual(head.headers.values("x-a"), ["1", "2"])
+            expectEqual(head.headers["X-Utf"], "\u{e9}\u{20ac}")
         }
     }
 
@@ -91,7 +91,7 @@ struct HTTPClientResponseTests {
             stream.send(Array("HTTP/1.1 200 OK\r\nX: caf".utf8) + [0xE9] + Array("\r\nContent-Length: 0\r\n\r\n".utf8))
         } _: { server in
             let head = try await SocketHTTPTransport().open(.get(server.endpoint)).head
-            #expect(head.headers["X"] == "caf\u{e9}")
+            expectEqual(head.headers["X"], "caf\u{e9}")
         }
     }
 
@@ -107,8 +107,9 @@ struct HTTPClientResponseTests {
             ]
             _ = try await SocketHTTPTransport().send(.forTests("PUT", endpoint, headers: headers, body: Array("the body".utf8)))
             let sent = String(decoding: try #require(server.connections.entries.first).seen.bytes, as: UTF8.self)
-            #expect(
-                sent == "PUT /a%20b?c=d HTTP/1.1\r\nHost: 127.0.0.1:\(endpoint.port)\r\nAuthorization: Bearer secret\r\n"
+            expectEqual(
+                sent,
+                "PUT /a%20b?c=d HTTP/1.1\r\nHost: 127.0.0.1:\(endpoint.port)\r\nAuthorization: Bearer secret\r\n"
                     + "Content-Length: 8\r\n\r\nthe body")
         }
     }
@@ -123,11 +124,11 @@ struct HTTPClientResponseTests {
                 let headers: HTTPHeaders = ["Authorization": "Bearer secret", "Cookie": "a=b"]
                 let request = HTTPRequest.forTests(method, server.endpoint, headers: headers, body: Array("the body".utf8))
                 let response = try await SocketHTTPTransport().send(request)
-                #expect(response.head.status == status)
-                #expect(response.head.headers["Location"] == "\(other.endpoint.origin)/")
-                #expect(server.connections.entries.count == 1)
+                expectEqual(response.head.status, status)
+                expectEqual(response.head.headers["Location"], "\(other.endpoint.origin)/")
+                expectEqual(server.connections.entries.count, 1)
             }
-            #expect(other.connections.entries.isEmpty)
+            expect(other.connections.entries.isEmpty)
         }
     }
 
@@ -135,7 +136,7 @@ struct HTTPClientResponseTests {
         try await ScriptedServer.responding("HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\nContent-Length: 0\r\n\r\n") { server in
             let transport = SocketHTTPTransport()
             for _ in 0..<2 { _ = try await transport.send(.get(server.endpoint)) }
-            for recorder in server.connections.entries { #expect(!recorder.seen.bytes.contains(sequence: Array("ookie".utf8))) }
+            for recorder in server.connections.entries { expect(!recorder.seen.bytes.contains(sequence: Array("ookie".utf8))) }
         }
     }
 
@@ -144,16 +145,16 @@ struct HTTPClientResponseTests {
             stream.respond("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nv6")
         } _: { server in
             let endpoint = try Endpoint("http://[::1]:\(server.endpoint.port)/")
-            #expect(try await SocketHTTPTransport().send(.get(endpoint)).text == "v6")
+            try await expectEqual(SocketHTTPTransport().send(.get(endpoint)).text, "v6")
             let sent = try #require(server.connections.entries.first).seen.bytes
-            #expect(sent.contains(sequence: Array("Host: [::1]:\(endpoint.port)\r\n".utf8)))
+            expect(sent.contains(sequence: Array("Host: [::1]:\(endpoint.port)\r\n".utf8)))
         }
     }
 
     @Test func `an uppercase scheme is accepted`() async throws {
         try await ScriptedServer.responding("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok") { server in
             let endpoint = try Endpoint("HTTP://127.0.0.1:\(server.endpoint.port)")
-            #expect(try await SocketHTTPTransport().send(.get(endpoint)).text == "ok")
+            try await expectEqual(SocketHTTPTransport().send(.get(endpoint)).text, "ok")
         }
     }
 
@@ -163,7 +164,7 @@ struct HTTPClientResponseTests {
             stream.respond("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
         } _: { server in
             let response = try await SocketHTTPTransport().send(.forTests("GET", server.endpoint, body: Array("query".utf8)))
-            #expect(response.text == "ok")
+            expectEqual(response.text, "ok")
         }
     }
 
@@ -181,11 +182,11 @@ struct HTTPClientResponseTests {
             let response = try await SocketHTTPTransport().open(.get(server.endpoint))
             for number in 1...5 {
                 next.add(number)
-                #expect(try await response.body.next() == Array("\(number)".utf8))
+                try await expectEqual(response.body.next(), Array("\(number)".utf8))
             }
             next.add(6)
-            #expect(try await response.body.next() == nil)
-            #expect(try await response.body.next() == nil)
+            try await expectNil(response.body.next())
+            try await expectNil(response.body.next())
         }
     }
 
@@ -204,8 +205,8 @@ struct HTTPClientResponseTests {
                 isRight = isRight && piece.count < 65_521 * 15 && expected[(count % 65_521)...].starts(with: piece)
                 count += piece.count
             }
-            #expect(count == size && isRight)
-            #expect(largest <= 512 << 10)
+            expect(count == size && isRight)
+            expect(largest <= 512 << 10)
         }
     }
 
@@ -215,10 +216,10 @@ struct HTTPClientResponseTests {
         } _: { server in
             do {
                 let response = try await SocketHTTPTransport().open(.get(server.endpoint))
-                #expect(try await response.body.next() == [UInt8(ascii: "a")])
+                try await expectEqual(response.body.next(), [UInt8(ascii: "a")])
             }
             let recorder = try #require(server.connections.entries.first)
-            #expect(await recorder.until { $0.ended > 0 }.ended == 1)
+            await expectEqual(recorder.until { $0.ended > 0 }.ended, 1)
         }
     }
 
@@ -228,7 +229,7 @@ struct HTTPClientResponseTests {
         } _: { server in
             let request = HTTPRequest.forTests("POST", server.endpoint, body: [UInt8](repeating: 1, count: 32 << 20))
             let response = try await SocketHTTPTransport().send(request)
-            #expect(response.head.status == 413 && response.text == "large")
+            expect(response.head.status == 413 && response.text == "large")
         }
     }
 }

@@ -17,7 +17,7 @@ struct HTTPClientServerTests {
     ) async throws {
         let isSecure = scheme == "https"
         try await withListener(handler, limits: limits, tls: isSecure ? .test : nil) { address in
-            #expect(address.isSecure == isSecure)
+            expectEqual(address.isSecure, isSecure)
             let transport = SocketHTTPTransport(tls: .trustingTestRoot)
             try await body(transport, Endpoint(scheme: scheme, host: address.host, port: address.port))
         }
@@ -35,8 +35,8 @@ struct HTTPClientServerTests {
                         var request = HTTPRequest.forTests("POST", endpoint, body: pattern(number * 100, seed: number))
                         request.endpoint.target = "/\(number)"
                         let response = try await transport.send(request)
-                        #expect(response.head.headers["X-Target"] == "/\(number)")
-                        #expect(response.body == request.body)
+                        expectEqual(response.head.headers["X-Target"], "/\(number)")
+                        expectEqual(response.body, request.body)
                     }
                 }
                 try await group.waitForAll()
@@ -61,9 +61,9 @@ struct HTTPClientServerTests {
                 }
                 await hanging.wait(100)
                 let quick = try? await transport.send(.get(endpoint)).text
-                #expect(quick == "quick")
+                expectEqual(quick, "quick")
                 for responder in hanging.entries { responder.respond(HTTPResponse(status: 200, text: "late")) }
-                for await response in group { #expect(response == "late") }
+                for await response in group { expectEqual(response, "late") }
             }
         }
     }
@@ -74,7 +74,7 @@ struct HTTPClientServerTests {
         try await self.withServer(scheme, handler, limits: .forTests.with { $0.bodyBytes = 8 << 20 }) { transport, endpoint in
             let request = HTTPRequest.forTests("PUT", endpoint, body: pattern(4 << 20))
             let response = try await transport.send(request, bodyLimit: 8 << 20)
-            #expect(response.body == request.body)
+            expectEqual(response.body, request.body)
         }
     }
 
@@ -83,10 +83,10 @@ struct HTTPClientServerTests {
         let handler = TestHandler()
         try await self.withServer(scheme, handler, limits: .forTests.with { $0.bodyBytes = 1000 }) { transport, endpoint in
             let response = try await transport.send(.forTests("POST", endpoint, body: [UInt8](repeating: 1, count: 16 << 20)))
-            #expect(response.head.status == 413)
-            #expect(response.text.contains("1000 bytes"))
+            expectEqual(response.head.status, 413)
+            expect(response.text.contains("1000 bytes"))
         }
-        #expect(handler.requests.withLock { $0.isEmpty })
+        expect(handler.requests.withLock { $0.isEmpty })
     }
 
     @Test(arguments: Self.schemes)
@@ -101,14 +101,14 @@ struct HTTPClientServerTests {
         try await self.withServer(scheme, handler) { transport, endpoint in
             do {
                 let response = try await transport.open(.get(endpoint))
-                #expect(response.head.headers["Content-Type"] == "text/event-stream")
+                expectEqual(response.head.headers["Content-Type"], "text/event-stream")
                 let responder = try #require(await streams.wait(1).first)
                 for number in 0..<100 {
                     responder.write(Array("data: \(number)\n\n".utf8))
                     let piece = try await response.body.next()
-                    #expect(piece == Array("data: \(number)\n\n".utf8))
+                    expectEqual(piece, Array("data: \(number)\n\n".utf8))
                 }
-                #expect(disconnected.entries.isEmpty)
+                expect(disconnected.entries.isEmpty)
             }
             // The body has been released.
             await disconnected.wait(1)
@@ -120,19 +120,19 @@ struct HTTPClientServerTests {
         try await withListener(handler, tls: .test) { address in
             let endpoint = Endpoint(scheme: "https", host: address.host, port: address.port)
             let request = HTTPRequest.get(endpoint, ["Authorization": "Bearer secret"])
-            #expect(await SocketHTTPTransport().failure(request)?.code == .certificateRejected)
+            await expectEqual(SocketHTTPTransport().failure(request)?.code, .certificateRejected)
         }
-        #expect(handler.requests.withLock { $0.isEmpty })
+        expect(handler.requests.withLock { $0.isEmpty })
     }
 
     @Test(.requires(.openSSL)) func `a plain request to a TLS port and a TLS request to a plain port fail`() async throws {
         try await withListener(tls: .test) { address in
             let error = await SocketHTTPTransport().failure(.get(Endpoint(scheme: "http", host: address.host, port: address.port)))
-            #expect(error != nil)
+            expect(error != nil)
         }
         try await withListener { address in
             let error = await SocketHTTPTransport().failure(.get(Endpoint(scheme: "https", host: address.host, port: address.port)))
-            #expect(error?.code == .tlsFailed)
+            expectEqual(error?.code, .tlsFailed)
         }
     }
 
@@ -140,13 +140,13 @@ struct HTTPClientServerTests {
         var tls = TLSConfiguration()
         tls.library = .absent
         let error = await SocketHTTPTransport(tls: tls).failure(.get(Endpoint(scheme: "https", host: "127.0.0.1", port: 9)))
-        #expect(error?.code == .tlsUnavailable)
+        expectEqual(error?.code, .tlsUnavailable)
     }
 
     @Test func `the response to HEAD has header fields and no body`() async throws {
         try await self.withServer("http") { transport, endpoint in
             let response = try await transport.send(.forTests("HEAD", endpoint))
-            #expect(response.head.headers["Content-Length"] == "7" && response.body.isEmpty)
+            expect(response.head.headers["Content-Length"] == "7" && response.body.isEmpty)
         }
     }
 
@@ -154,7 +154,7 @@ struct HTTPClientServerTests {
         try await self.withServer("http") { transport, endpoint in
             let request = HTTPRequest.forTests("POST", endpoint, headers: ["Expect": "100-continue"], body: Array("body".utf8))
             let response = try await transport.send(request)
-            #expect(response.text == "POST / body")
+            expectEqual(response.text, "POST / body")
         }
     }
 }

@@ -1,4 +1,5 @@
 import RealtimeCore
+import TestSupport
 import Testing
 
 @testable import RealtimeSockets
@@ -13,22 +14,22 @@ import Testing
     @Test func `a request head is encoded as given`() throws {
         let head = HTTPRequestHead(method: "GET", target: "/a?b=c", headers: ["Host": "[::1]:8080", "X-City": "Köln"])
         let written = try self.text { output throws(TransportError) in try HTTPEncoder.append(head, to: &output) }
-        #expect(written == "GET /a?b=c HTTP/1.1\r\nHost: [::1]:8080\r\nX-City: Köln\r\n\r\n")
+        expectEqual(written, "GET /a?b=c HTTP/1.1\r\nHost: [::1]:8080\r\nX-City: Köln\r\n\r\n")
         let read = decodeRequests(written).requests.first
-        #expect(read?.target == "/a?b=c")
-        #expect(read?.headers == head.headers)
+        expectEqual(read?.target, "/a?b=c")
+        expectEqual(read?.headers, head.headers)
     }
 
     @Test func `a response head survives encoding and decoding`() throws {
         var head = HTTPResponseHead(status: 404, headers: ["Content-Length": "0", "X": ""])
         let written = try self.text { output throws(TransportError) in try HTTPEncoder.append(head, to: &output) }
-        #expect(written == "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nX: \r\n\r\n")
+        expectEqual(written, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nX: \r\n\r\n")
         head.reason = "Not Found"
-        #expect(decodeResponse(written).head == head)
+        expectEqual(decodeResponse(written).head, head)
         let unknown = try self.text { output throws(TransportError) in
             try HTTPEncoder.append(HTTPResponseHead(status: 799), to: &output)
         }
-        #expect(unknown == "HTTP/1.1 799 \r\n\r\n")
+        expectEqual(unknown, "HTTP/1.1 799 \r\n\r\n")
     }
 
     @Test(arguments: [
@@ -44,7 +45,7 @@ import Testing
             try HTTPEncoder.append(HTTPRequestHead(method: "GET", target: "/", headers: headers), to: &output)
         }
         #expect(throws: TransportError.self) { try HTTPEncoder.append(HTTPResponseHead(status: 200, headers: headers), to: &output) }
-        #expect(output == [1])
+        expectEqual(output, [1])
     }
 
     @Test func `the error for an invalid field value does not contain the value`() {
@@ -52,8 +53,8 @@ import Testing
         let error = #expect(throws: TransportError.self) {
             try HTTPEncoder.append(HTTPResponseHead(status: 200, headers: ["Authorization": "secret\n"]), to: &output)
         }
-        #expect(error?.message.contains("Authorization") == true)
-        #expect(error?.message.contains("secret") == false)
+        expectEqual(error?.message.contains("Authorization"), true)
+        expectEqual(error?.message.contains("secret"), false)
     }
 
     @Test(arguments: [("path", "/path"), ("?a=b", "/?a=b"), ("", "/"), ("/a#b", "/a"), ("*", "*")])
@@ -61,10 +62,10 @@ import Testing
         let endpoint = Endpoint(scheme: "http", host: "h", port: 80, target: target)
         var output: [UInt8] = []
         try HTTPEncoder.append(HTTPRequest("OPTIONS", endpoint), keepsAlive: true, to: &output)
-        #expect(String(decoding: output, as: UTF8.self).hasPrefix("OPTIONS \(sent) HTTP/1.1\r\n"))
+        expect(String(decoding: output, as: UTF8.self).hasPrefix("OPTIONS \(sent) HTTP/1.1\r\n"))
         var handshake: [UInt8] = []
         _ = try ClientHandshake(WebSocketRequest(endpoint), output: &handshake)
-        #expect(String(decoding: handshake, as: UTF8.self).hasPrefix("GET \(sent) HTTP/1.1\r\n"))
+        expect(String(decoding: handshake, as: UTF8.self).hasPrefix("GET \(sent) HTTP/1.1\r\n"))
     }
 
     @Test func `the method, target, status and reason phrase are validated`() {
@@ -77,7 +78,7 @@ import Testing
         for (status, reason) in [(99, ""), (1000, ""), (200, "OK\r\nX: 1"), (200, "\0")] {
             #expect(throws: TransportError.self) { try HTTPEncoder.append(HTTPResponseHead(status: status, reason: reason), to: &output) }
         }
-        #expect(output.isEmpty)
+        expect(output.isEmpty)
     }
 
     @Test func `the transport's fields replace those of a client's request`() throws {
@@ -88,15 +89,14 @@ import Testing
         func write(keepsAlive: Bool = false) throws -> String {
             try self.text { output throws(TransportError) in try HTTPEncoder.append(request, keepsAlive: keepsAlive, to: &output) }
         }
-        #expect(
-            try write()
-                == "POST /auth?x=1 HTTP/1.1\r\nHost: [::1]:8080\r\nAuthorization: Bearer t\r\nContent-Length: 5\r\nConnection: close\r\n\r\n"
-        )
+        try expectEqual(
+            write(),
+            "POST /auth?x=1 HTTP/1.1\r\nHost: [::1]:8080\r\nAuthorization: Bearer t\r\nContent-Length: 5\r\nConnection: close\r\n\r\n")
         request = HTTPRequest("POST", try Endpoint("http://example.com"))
-        #expect(try write() == "POST / HTTP/1.1\r\nHost: example.com\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        try expectEqual(write(), "POST / HTTP/1.1\r\nHost: example.com\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         request = HTTPRequest("GET", try Endpoint("http://example.com:8080"))
-        #expect(try write() == "GET / HTTP/1.1\r\nHost: example.com:8080\r\nConnection: close\r\n\r\n")
-        #expect(try write(keepsAlive: true) == "GET / HTTP/1.1\r\nHost: example.com:8080\r\n\r\n")
+        try expectEqual(write(), "GET / HTTP/1.1\r\nHost: example.com:8080\r\nConnection: close\r\n\r\n")
+        try expectEqual(write(keepsAlive: true), "GET / HTTP/1.1\r\nHost: example.com:8080\r\n\r\n")
         request.headers = ["Transfer-Encoding": "chunked"]
         #expect(throws: TransportError.self) { try write() }
     }
@@ -109,8 +109,8 @@ import Testing
         HTTPEncoder.appendChunk([UInt8](repeating: 0x61, count: 300), to: &output)
         HTTPEncoder.appendLastChunk(to: &output)
         let read = decodeResponse([output])
-        #expect(read.isComplete)
-        #expect(read.body == Array("hello".utf8) + [UInt8](repeating: 0x61, count: 300))
+        expect(read.isComplete)
+        expectEqual(read.body, Array("hello".utf8) + [UInt8](repeating: 0x61, count: 300))
     }
 
     @Test(arguments: [
@@ -120,6 +120,6 @@ import Testing
         (253_402_300_799, "Fri, 31 Dec 9999 23:59:59 GMT"),
     ])
     func `dates have the format of the standard`(_ second: Int, _ text: String) {
-        #expect(HTTPDate.text(second) == text)
+        expectEqual(HTTPDate.text(second), text)
     }
 }

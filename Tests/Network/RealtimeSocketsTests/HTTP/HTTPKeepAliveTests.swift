@@ -43,10 +43,10 @@ struct HTTPKeepAliveTests {
             let transport = Self.transport()
             for _ in 0..<20 {
                 let response = try await transport.send(.forTests(method, server.endpoint))
-                #expect(response.head.status == 200)
+                expectEqual(response.head.status, 200)
             }
-            #expect(server.connections.entries.count == 1)
-            #expect(transport.pool?.count == 1)
+            expectEqual(server.connections.entries.count, 1)
+            expectEqual(transport.pool?.count, 1)
         }
     }
 
@@ -60,7 +60,7 @@ struct HTTPKeepAliveTests {
         try await ScriptedServer.run(Self.responding(response)) { server in
             let transport = Self.transport()
             for _ in 0..<3 { _ = try await transport.send(.get(server.endpoint)) }
-            #expect(server.connections.entries.count == 1)
+            expectEqual(server.connections.entries.count, 1)
         }
     }
 
@@ -69,7 +69,7 @@ struct HTTPKeepAliveTests {
             let first = Self.transport()
             let second = first
             for transport in [first, second, first] { _ = try await transport.send(.get(server.endpoint)) }
-            #expect(server.connections.entries.count == 1)
+            expectEqual(server.connections.entries.count, 1)
         }
     }
 
@@ -82,9 +82,9 @@ struct HTTPKeepAliveTests {
                 let body = try await transport.open(.get(server.endpoint)).body
                 var count = 0
                 while let piece = try await body.next() { count += piece.count }
-                #expect(count == size)
+                expectEqual(count, size)
             }
-            #expect(server.connections.entries.count == 1)
+            expectEqual(server.connections.entries.count, 1)
         }
     }
 
@@ -100,8 +100,8 @@ struct HTTPKeepAliveTests {
                 for _ in 0..<5 { group.addTask { _ = try await transport.send(.get(server.endpoint)) } }
                 try await group.waitForAll()
             }
-            #expect(server.connections.entries.count == 5)
-            #expect(transport.pool?.count == 2)
+            expectEqual(server.connections.entries.count, 5)
+            expectEqual(transport.pool?.count, 2)
         }
     }
 
@@ -126,9 +126,9 @@ struct HTTPKeepAliveTests {
                             }
                             switch await exchange.result {
                             case .success(let response):
-                                #expect(response.head.headers["X-Target"] == target && response.body == request.body)
+                                expect(response.head.headers["X-Target"] == target && response.body == request.body)
                             case .failure(let error):
-                                #expect(number % 3 == 0, "\(error)")
+                                expectEqual(number % 3, 0, "\(error)")
                             }
                         }
                     }
@@ -151,11 +151,11 @@ struct HTTPKeepAliveTests {
             let transport = Self.transport()
             for number in 1...3 {
                 let response = try await transport.send(.get(server.endpoint))
-                #expect(response.text == "ok")
-                #expect(server.connections.entries.count == number)
-                #expect(transport.pool?.count == 0)
+                expectEqual(response.text, "ok")
+                expectEqual(server.connections.entries.count, number)
+                expectEqual(transport.pool?.count, 0)
             }
-            for recorder in server.connections.entries { #expect(await recorder.until { $0.ended > 0 }.ended == 1) }
+            for recorder in server.connections.entries { await expectEqual(recorder.until { $0.ended > 0 }.ended, 1) }
         }
     }
 
@@ -164,9 +164,9 @@ struct HTTPKeepAliveTests {
             let transport = Self.transport()
             for _ in 0..<2 {
                 let response = try await transport.send(.get(server.endpoint))
-                #expect(response.text == "ok")
+                expectEqual(response.text, "ok")
             }
-            #expect(server.connections.entries.count == 2 && transport.pool?.count == 0)
+            expect(server.connections.entries.count == 2 && transport.pool?.count == 0)
         }
     }
 
@@ -175,8 +175,8 @@ struct HTTPKeepAliveTests {
         try await ScriptedServer.run(Self.responding(response)) { server in
             let transport = Self.transport()
             for number in 1...2 {
-                #expect(await transport.failure(.get(server.endpoint)) != nil)
-                #expect(server.connections.entries.count == number && transport.pool?.count == 0)
+                await expect(transport.failure(.get(server.endpoint)) != nil)
+                expect(server.connections.entries.count == number && transport.pool?.count == 0)
             }
         }
     }
@@ -186,11 +186,11 @@ struct HTTPKeepAliveTests {
             let transport = Self.transport()
             do {
                 let body = try await transport.open(.get(server.endpoint)).body
-                #expect(try await body.next()?.first == UInt8(ascii: "a"))
+                try await expectEqual(body.next()?.first, UInt8(ascii: "a"))
             }
             let recorder = try #require(server.connections.entries.first)
-            #expect(await recorder.until { $0.ended > 0 }.ended == 1)
-            #expect(transport.pool?.count == 0)
+            await expectEqual(recorder.until { $0.ended > 0 }.ended, 1)
+            expectEqual(transport.pool?.count, 0)
         }
     }
 
@@ -201,9 +201,9 @@ struct HTTPKeepAliveTests {
             let recorder = try #require(await server.connections.wait(1).first)
             await recorder.until { !$0.bytes.isEmpty }
             task.cancel()
-            #expect(await task.value?.code == .cancelled)
-            #expect(await recorder.until { $0.ended > 0 }.ended == 1)
-            #expect(transport.pool?.count == 0)
+            await expectEqual(task.value?.code, .cancelled)
+            await expectEqual(recorder.until { $0.ended > 0 }.ended, 1)
+            expectEqual(transport.pool?.count, 0)
         }
     }
 
@@ -214,19 +214,19 @@ struct HTTPKeepAliveTests {
             let transport = Self.transport()
             let request = HTTPRequest.forTests("POST", server.endpoint, body: [UInt8](repeating: 1, count: 32 << 20))
             let text = try await transport.send(request).text
-            #expect(text == "large")
-            #expect(transport.pool?.count == 0)
+            expectEqual(text, "large")
+            expectEqual(transport.pool?.count, 0)
         }
     }
 
     @Test func `without keep-alive, each request has its own connection`() async throws {
         try await ScriptedServer.run(Self.responding()) { server in
             let transport = SocketHTTPTransport(keepAlive: .off)
-            #expect(transport.pool == nil)
+            expectNil(transport.pool)
             for _ in 0..<2 { _ = try await transport.send(.get(server.endpoint)) }
-            #expect(server.connections.entries.count == 2)
+            expectEqual(server.connections.entries.count, 2)
             for recorder in server.connections.entries {
-                #expect(await recorder.until { $0.ended > 0 }.bytes.contains(sequence: Array("Connection: close\r\n".utf8)))
+                await expect(recorder.until { $0.ended > 0 }.bytes.contains(sequence: Array("Connection: close\r\n".utf8)))
             }
         }
     }
@@ -238,12 +238,12 @@ struct HTTPKeepAliveTests {
             let transport = Self.transport { $0.unrepeatableIdleTime = .zero }
             _ = try await transport.send(.get(server.endpoint))
             _ = try await transport.send(.forTests("POST", server.endpoint))
-            #expect(server.connections.entries.count == 2)
+            expectEqual(server.connections.entries.count, 2)
             var request = HTTPRequest.forTests("POST", server.endpoint)
             request.isRepeatable = true
             _ = try await transport.send(request)
             _ = try await transport.send(.get(server.endpoint))
-            #expect(server.connections.entries.count == 2)
+            expectEqual(server.connections.entries.count, 2)
         }
     }
 
@@ -252,8 +252,8 @@ struct HTTPKeepAliveTests {
             let transport = Self.transport { $0.idleTime = .milliseconds(1) }
             _ = try await transport.send(.get(server.endpoint))
             let recorder = try #require(server.connections.entries.first)
-            #expect(await recorder.until { $0.ended > 0 }.ended == 1)
-            #expect(transport.pool?.count == 0)
+            await expectEqual(recorder.until { $0.ended > 0 }.ended, 1)
+            expectEqual(transport.pool?.count, 0)
         }
     }
 
@@ -267,13 +267,13 @@ struct HTTPKeepAliveTests {
         } _: { server in
             let transport = Self.transport()
             let text = try await transport.send(.get(server.endpoint)).text
-            #expect(text == "ok")
-            #expect(transport.pool?.count == 1)
+            expectEqual(text, "ok")
+            expectEqual(transport.pool?.count, 1)
             next.add(1)
             try await eventually { transport.pool?.count == 0 }
             let later = try await transport.send(.forTests("POST", server.endpoint)).text
-            #expect(later == "ok")
-            #expect(server.connections.entries.count == 2)
+            expectEqual(later, "ok")
+            expectEqual(server.connections.entries.count, 2)
         }
     }
 
@@ -286,8 +286,8 @@ struct HTTPKeepAliveTests {
             for _ in 0..<2 { _ = try await transport.send(.get(server.endpoint)) }
             var silent = HTTPRequest.forTests("POST", server.endpoint)
             silent.idleTimeout = .milliseconds(30)
-            #expect(await transport.failure(silent)?.code == .timedOut)
-            #expect(server.connections.entries.count == 1)
+            await expectEqual(transport.failure(silent)?.code, .timedOut)
+            expectEqual(server.connections.entries.count, 1)
         }
     }
 
@@ -301,11 +301,11 @@ struct HTTPKeepAliveTests {
         } _: { server in
             let transport = Self.transport()
             let text = try await transport.send(.get(server.endpoint)).text
-            #expect(text == "ok")
+            expectEqual(text, "ok")
             let recorder = try #require(server.connections.entries.first)
             next.add(1)
-            #expect(await recorder.until { $0.ended > 0 }.ended == 1)
-            #expect(transport.pool?.count == 0)
+            await expectEqual(recorder.until { $0.ended > 0 }.ended, 1)
+            expectEqual(transport.pool?.count, 0)
         }
     }
 
@@ -316,12 +316,12 @@ struct HTTPKeepAliveTests {
                 let transport = Self.transport()
                 pool = transport.pool
                 _ = try await transport.send(.get(server.endpoint))
-                #expect(pool?.count == 1)
+                expectEqual(pool?.count, 1)
             }
             // The loop's thread may still be returning from the end of the response.
             try await eventually { pool == nil }
             let recorder = try #require(server.connections.entries.first)
-            #expect(await recorder.until { $0.ended > 0 }.ended == 1)
+            await expectEqual(recorder.until { $0.ended > 0 }.ended, 1)
         }
     }
 
@@ -336,7 +336,7 @@ struct HTTPKeepAliveTests {
             next.add(1)
             while try await body.next() != nil {}
             let recorder = try #require(server.connections.entries.first)
-            #expect(await recorder.until { $0.ended > 0 }.ended == 1)
+            await expectEqual(recorder.until { $0.ended > 0 }.ended, 1)
         }
     }
 
@@ -365,10 +365,10 @@ struct HTTPKeepAliveTests {
             var request = HTTPRequest.forTests(method, server.endpoint, body: Array("body".utf8))
             if let isRepeatable { request.isRepeatable = isRepeatable }
             let text = try await transport.send(request).text
-            #expect(text == "ok")
+            expectEqual(text, "ok")
             let connections = server.connections.entries
-            #expect(connections.count == 2)
-            #expect(await connections.last?.until { $0.bytes.contains(sequence: Array("body".utf8)) }.ended == 0)
+            expectEqual(connections.count, 2)
+            await expectEqual(connections.last?.until { $0.bytes.contains(sequence: Array("body".utf8)) }.ended, 0)
         }
     }
 
@@ -376,8 +376,8 @@ struct HTTPKeepAliveTests {
         try await ScriptedServer.run(Self.closing(Log(), alwaysAfter: true)) { server in
             let transport = Self.transport()
             _ = try await transport.send(.get(server.endpoint))
-            #expect(await transport.failure(.get(server.endpoint))?.code == .closed)
-            #expect(server.connections.entries.count == 2)
+            await expectEqual(transport.failure(.get(server.endpoint))?.code, .closed)
+            expectEqual(server.connections.entries.count, 2)
         }
     }
 
@@ -390,8 +390,8 @@ struct HTTPKeepAliveTests {
             _ = try await transport.send(.get(server.endpoint))
             var request = HTTPRequest.forTests(method, server.endpoint)
             if let isRepeatable { request.isRepeatable = isRepeatable }
-            #expect(await transport.failure(request)?.code == .closed)
-            #expect(server.connections.entries.count == 1)
+            await expectEqual(transport.failure(request)?.code, .closed)
+            expectEqual(server.connections.entries.count, 1)
         }
     }
 
@@ -399,15 +399,15 @@ struct HTTPKeepAliveTests {
         try await ScriptedServer.run(Self.closing(Log(), alwaysAfter: false, sending: "H")) { server in
             let transport = Self.transport()
             _ = try await transport.send(.get(server.endpoint))
-            #expect(await transport.failure(.get(server.endpoint))?.code == .closed)
-            #expect(server.connections.entries.count == 1)
+            await expectEqual(transport.failure(.get(server.endpoint))?.code, .closed)
+            expectEqual(server.connections.entries.count, 1)
         }
     }
 
     @Test func `a request on a new connection is not sent again`() async throws {
         try await ScriptedServer.run({ stream, _ in stream.finishWriting() }) { server in
-            #expect(await Self.transport().failure(.get(server.endpoint))?.code == .closed)
-            #expect(server.connections.entries.count == 1)
+            await expectEqual(Self.transport().failure(.get(server.endpoint))?.code, .closed)
+            expectEqual(server.connections.entries.count, 1)
         }
     }
 
@@ -423,7 +423,7 @@ struct HTTPKeepAliveTests {
                 let before = descriptorCount()
                 for _ in 0..<scaled(10_000) { _ = try await transport.send(.get(endpoint)) }
                 try await eventually { descriptorCount() == before }
-                #expect(transport.pool?.count == 1)
+                expectEqual(transport.pool?.count, 1)
             }
             loop.shutdown()
         }

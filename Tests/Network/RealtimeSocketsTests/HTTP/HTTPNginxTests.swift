@@ -41,11 +41,11 @@ struct HTTPNginxTests {
             let transport = SocketHTTPTransport(tls: .trustingTestRoot, keepAlive: .forTests)
             for number in 0..<200 {
                 let response = try await transport.send(Self.request(method, nginx, "/\(number)", isSecure: scheme == "https"))
-                #expect(response.head.status == 200)
+                expectEqual(response.head.status, 200)
                 // nginx announces the end with its third response.
-                #expect(transport.pool?.count == (number % 3 == 2 ? 0 : 1))
+                expectEqual(transport.pool?.count, (number % 3 == 2 ? 0 : 1))
             }
-            #expect(handler.requests.withLock { $0.map(\.head.target) } == (0..<200).map { "/\($0)" })
+            expectEqual(handler.requests.withLock { $0.map(\.head.target) }, (0..<200).map { "/\($0)" })
         }
     }
 
@@ -58,10 +58,10 @@ struct HTTPNginxTests {
             let transport = SocketHTTPTransport(tls: .trustingTestRoot, keepAlive: .forTests)
             for number in 0..<20 {
                 let response = try await transport.send(Self.request(method, nginx, "/\(number)", isSecure: scheme == "https"))
-                #expect(response.head.status == 200)
+                expectEqual(response.head.status, 200)
                 try await eventually { transport.pool?.count == 0 }
             }
-            #expect(handler.requests.withLock { $0.map(\.head.target) } == (0..<20).map { "/\($0)" })
+            expectEqual(handler.requests.withLock { $0.map(\.head.target) }, (0..<20).map { "/\($0)" })
         }
     }
 
@@ -82,7 +82,7 @@ struct HTTPNginxTests {
                                 errors.append(TransportError(.requestRejected, "\(target) was rejected", response: response))
                                 continue
                             }
-                            #expect(response.text.contains(target))
+                            expect(response.text.contains(target))
                             successes.insert(target)
                         } catch {
                             errors.append(error)
@@ -101,7 +101,7 @@ struct HTTPNginxTests {
             $0.keepAliveTimeout = .milliseconds(3)
         } _: { _, nginx in
             let result = await Self.send("GET", nginx)
-            #expect(result.errors.isEmpty && result.successes.count == 4 * scaled(300))
+            expect(result.errors.isEmpty && result.successes.count == 4 * scaled(300))
         }
     }
 
@@ -111,11 +111,11 @@ struct HTTPNginxTests {
             ($0.keepAliveTimeout, $0.keepAliveRequests) = (.milliseconds(3), 5)
         } _: { _, nginx in
             let result = await Self.send("POST", nginx)
-            #expect(result.successes.count + result.errors.count == 4 * scaled(300) && !result.successes.isEmpty)
-            #expect(result.errors.allSatisfy { $0.code == .closed || $0.code == .reset }, "\(result.errors)")
+            expect(result.successes.count + result.errors.count == 4 * scaled(300) && !result.successes.isEmpty)
+            expect(result.errors.allSatisfy { $0.code == .closed || $0.code == .reset }, "\(result.errors)")
             let targets = handler.requests.withLock { $0.map(\.head.target) }
-            #expect(Set(targets).count == targets.count)
-            #expect(Set(targets).isSuperset(of: result.successes))
+            expectEqual(Set(targets).count, targets.count)
+            expect(Set(targets).isSuperset(of: result.successes))
         }
     }
 
@@ -137,22 +137,22 @@ struct HTTPNginxTests {
                 var request = Self.request(number % 2 == 0 ? "POST" : "GET", nginx, "/\(number)", isSecure: scheme == "https")
                 if request.method == "POST" { request.body = pattern(number * 100) }
                 let response = try await transport.send(request)
-                #expect(response.head.status == 200 && response.body == request.body)
+                expect(response.head.status == 200 && response.body == request.body)
             }
-            #expect(handler.requests.withLock { $0.count } == 100)
-            #expect((1...4).contains(relay.connectionCount), "\(relay.connectionCount)")
+            expectEqual(handler.requests.withLock { $0.count }, 100)
+            expect((1...4).contains(relay.connectionCount), "\(relay.connectionCount)")
         }
     }
 
     @Test(arguments: ["GET", "POST"])
     func `requests succeed whenever nginx closes a connection to the server`(_ method: String) async throws {
         // By default, it is nginx that closes idle connections.
-        #expect(ListenerLimits().keepAliveTimeout > Nginx.Options().serverIdleTime)
+        expect(ListenerLimits().keepAliveTimeout > Nginx.Options().serverIdleTime)
         try await Self.with(TestHandler()) {
             ($0.serverConnections, $0.serverIdleTime) = (4, .milliseconds(3))
         } _: { _, nginx in
             let result = await Self.send(method, nginx)
-            #expect(result.errors.isEmpty && result.successes.count == 4 * scaled(300), "\(result.errors)")
+            expect(result.errors.isEmpty && result.successes.count == 4 * scaled(300), "\(result.errors)")
         }
     }
 
@@ -164,13 +164,13 @@ struct HTTPNginxTests {
             $0.serverConnections = 4
         } _: { _, nginx in
             let reads = await Self.send("GET", nginx)
-            #expect(reads.errors.isEmpty && reads.successes.count == 4 * scaled(300), "\(reads.errors)")
+            expect(reads.errors.isEmpty && reads.successes.count == 4 * scaled(300), "\(reads.errors)")
             handler.requests.withLock { $0 = [] }
             let writes = await Self.send("POST", nginx)
-            #expect(writes.errors.allSatisfy { $0.status == 502 }, "\(writes.errors)")
+            expect(writes.errors.allSatisfy { $0.status == 502 }, "\(writes.errors)")
             let targets = handler.requests.withLock { $0.map(\.head.target) }
-            #expect(Set(targets).count == targets.count)
-            #expect(Set(targets).isSuperset(of: writes.successes))
+            expectEqual(Set(targets).count, targets.count)
+            expect(Set(targets).isSuperset(of: writes.successes))
         }
     }
 }

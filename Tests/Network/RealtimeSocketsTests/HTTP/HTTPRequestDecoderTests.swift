@@ -1,5 +1,6 @@
 import RealtimeCore
 import RealtimeSockets
+import TestSupport
 import Testing
 
 @Suite struct HTTPRequestDecoderTests {
@@ -13,25 +14,25 @@ import Testing
 
     @Test(arguments: streams) func `requests are decoded independently of how the input is split`(_ stream: String) {
         let whole = decodeRequests(stream, ends: true)
-        #expect(whole.error == nil)
-        #expect(!whole.requests.isEmpty)
-        #expect(whole.requests.allSatisfy { $0.isComplete })
+        expectNil(whole.error)
+        expect(!whole.requests.isEmpty)
+        expect(whole.requests.allSatisfy { $0.isComplete })
         for pieces in everySplit(Array(stream.utf8)) {
             let split = decodeRequests(pieces, ends: true)
-            #expect(split.requests == whole.requests)
-            #expect(split.error == nil)
+            expectEqual(split.requests, whole.requests)
+            expectNil(split.error)
         }
     }
 
     @Test func `pipelined requests are decoded in order`() {
         let found = decodeRequests(Self.streams[2]).requests
-        #expect(found.map(\.method) == ["POST", "GET", "DELETE"])
-        #expect(found.map(\.target) == ["/a", "/b", "/c"])
-        #expect(found.map { String(decoding: $0.body, as: UTF8.self) } == ["hello", "", ""])
+        expectEqual(found.map(\.method), ["POST", "GET", "DELETE"])
+        expectEqual(found.map(\.target), ["/a", "/b", "/c"])
+        expectEqual(found.map { String(decoding: $0.body, as: UTF8.self) }, ["hello", "", ""])
     }
 
     @Test func `an IPv6 host is kept unchanged`() {
-        #expect(decodeRequests(Self.streams[1]).requests.first?.headers["host"] == "[::1]:8080")
+        expectEqual(decodeRequests(Self.streams[1]).requests.first?.headers["host"], "[::1]:8080")
     }
 
     struct Invalid: Sendable, CustomTestStringConvertible {
@@ -110,11 +111,11 @@ import Testing
     @Test(arguments: invalid) func `an invalid or ambiguous request is rejected`(_ invalid: Invalid) {
         let limits = HTTPLimits(lineBytes: 256, headBytes: 512, fields: 16)
         let whole = decodeRequests([invalid.bytes], limits: limits, bodyLimit: 100)
-        #expect(whole.error?.status == invalid.status)
+        expectEqual(whole.error?.status, invalid.status)
         for pieces in everySplit(invalid.bytes) {
             let split = decodeRequests(pieces, limits: limits, bodyLimit: 100)
-            #expect(split.error == whole.error)
-            #expect(split.requests.map(\.target) == whole.requests.map(\.target))
+            expectEqual(split.error, whole.error)
+            expectEqual(split.requests.map(\.target), whole.requests.map(\.target))
         }
     }
 
@@ -125,36 +126,36 @@ import Testing
     ])
     func `a valid Host is accepted`(_ host: String) {
         let found = decodeRequests("GET / HTTP/1.1\r\nHost: \(host)\r\n\r\n")
-        #expect(found.error == nil && found.requests.first?.headers["Host"] == host)
+        expect(found.error == nil && found.requests.first?.headers["Host"] == host)
     }
 
     @Test func `no request is decoded after an error`() {
         let found = decodeRequests("GET / HTTP/1.1\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n")
-        #expect(found.requests.isEmpty)
-        #expect(found.error?.status == 400)
+        expect(found.requests.isEmpty)
+        expectEqual(found.error?.status, 400)
     }
 
     @Test func `an expectation of 100 Continue is reported if there is a body`() {
         func decode(_ text: String) -> DecodedRequest? { decodeRequests(text).requests.first }
-        #expect(decode("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-Continue\r\nContent-Length: 1\r\n\r\n")?.expectsContinue == true)
-        #expect(decode("GET / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n")?.expectsContinue == false)
-        #expect(decode("POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n")?.expectsContinue == false)
+        expectEqual(decode("POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-Continue\r\nContent-Length: 1\r\n\r\n")?.expectsContinue, true)
+        expectEqual(decode("GET / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n")?.expectsContinue, false)
+        expectEqual(decode("POST / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n")?.expectsContinue, false)
     }
 
     @Test func `the decoder reports whether the client keeps the connection open`() {
         func keepsAlive(_ text: String) -> Bool? { decodeRequests(text).requests.first?.keepsAlive }
-        #expect(keepsAlive("GET / HTTP/1.1\r\nHost: a\r\n\r\n") == true)
-        #expect(keepsAlive("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n") == false)
-        #expect(keepsAlive("GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\nConnection: x, CLOSE\r\n\r\n") == false)
-        #expect(keepsAlive("GET / HTTP/1.0\r\n\r\n") == false)
-        #expect(keepsAlive("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n") == true)
+        expectEqual(keepsAlive("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), true)
+        expectEqual(keepsAlive("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"), false)
+        expectEqual(keepsAlive("GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\nConnection: x, CLOSE\r\n\r\n"), false)
+        expectEqual(keepsAlive("GET / HTTP/1.0\r\n\r\n"), false)
+        expectEqual(keepsAlive("GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n"), true)
     }
 
     @Test func `the end of the connection is an error during a request but not between requests`() {
-        #expect(decodeRequests("", ends: true).error == nil)
-        #expect(decodeRequests("GET / HTTP/1.1\r\nHost: a\r\n\r\n", ends: true).error == nil)
-        #expect(decodeRequests("GET", ends: true).error?.code == .closed)
-        #expect(decodeRequests("GET / HTTP/1.1\r\n", ends: true).error?.code == .closed)
-        #expect(decodeRequests("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nx", ends: true).error?.code == .closed)
+        expectNil(decodeRequests("", ends: true).error)
+        expectNil(decodeRequests("GET / HTTP/1.1\r\nHost: a\r\n\r\n", ends: true).error)
+        expectEqual(decodeRequests("GET", ends: true).error?.code, .closed)
+        expectEqual(decodeRequests("GET / HTTP/1.1\r\n", ends: true).error?.code, .closed)
+        expectEqual(decodeRequests("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nx", ends: true).error?.code, .closed)
     }
 }

@@ -1,5 +1,6 @@
 import RealtimeCore
 import RealtimeSockets
+import TestSupport
 import Testing
 
 @Suite struct HTTPResponseDecoderTests {
@@ -67,19 +68,19 @@ import Testing
 
     @Test(arguments: valid) func `responses are decoded independently of how the input is split`(_ valid: Valid) {
         let whole = decodeResponse([valid.bytes], method: valid.method, ends: valid.ends)
-        #expect(whole.error == nil)
-        #expect(whole.isComplete)
-        #expect(whole.head?.status == valid.status)
-        #expect(String(decoding: whole.body, as: UTF8.self) == valid.body)
-        #expect(whole.mayReuse == valid.mayReuse)
-        #expect(String(decoding: whole.leftover, as: UTF8.self) == valid.leftover)
-        for pieces in everySplit(valid.bytes) { #expect(decodeResponse(pieces, method: valid.method, ends: valid.ends) == whole) }
+        expectNil(whole.error)
+        expect(whole.isComplete)
+        expectEqual(whole.head?.status, valid.status)
+        expectEqual(String(decoding: whole.body, as: UTF8.self), valid.body)
+        expectEqual(whole.mayReuse, valid.mayReuse)
+        expectEqual(String(decoding: whole.leftover, as: UTF8.self), valid.leftover)
+        for pieces in everySplit(valid.bytes) { expectEqual(decodeResponse(pieces, method: valid.method, ends: valid.ends), whole) }
     }
 
     @Test(arguments: valid) func `whole reads are decoded with the same result`(_ valid: Valid) {
         var expected = decodeResponse([valid.bytes], method: valid.method, ends: valid.ends)
         expected.leftover = []
-        for pieces in everySplit(valid.bytes) { #expect(decodeReads(pieces, method: valid.method, ends: valid.ends) == expected) }
+        for pieces in everySplit(valid.bytes) { expectEqual(decodeReads(pieces, method: valid.method, ends: valid.ends), expected) }
     }
 
     @Test func `many chunks are decoded independently of how the input is split`() {
@@ -90,42 +91,42 @@ import Testing
         let bytes = Array((Self.chunked + body).utf8)
         for pieces in everySplit(bytes) {
             let response = decodeReads(pieces)
-            #expect(String(decoding: response.body, as: UTF8.self) == texts[..<20].joined() + "abcdef" + texts[20...].joined())
-            #expect(response.isComplete)
+            expectEqual(String(decoding: response.body, as: UTF8.self), texts[..<20].joined() + "abcdef" + texts[20...].joined())
+            expect(response.isComplete)
         }
     }
 
     @Test func `fields keep their order and spelling, and repeated fields are kept`() {
         let head = decodeResponse("HTTP/1.1 200 Fine  words\r\nSet-Cookie: a=1\r\nx-B:\t two words \t\r\nSET-COOKIE: b=2\r\nEmpty:\r\n\r\n")
             .head
-        #expect(head?.reason == "Fine  words")
-        #expect(head?.headers.fields.map(\.name) == ["Set-Cookie", "x-B", "SET-COOKIE", "Empty"])
-        #expect(head?.headers.values("set-cookie") == ["a=1", "b=2"])
-        #expect(head?.headers["X-b"] == "two words")
-        #expect(head?.headers["Empty"] == "")
+        expectEqual(head?.reason, "Fine  words")
+        expectEqual(head?.headers.fields.map(\.name), ["Set-Cookie", "x-B", "SET-COOKIE", "Empty"])
+        expectEqual(head?.headers.values("set-cookie"), ["a=1", "b=2"])
+        expectEqual(head?.headers["X-b"], "two words")
+        expectEqual(head?.headers["Empty"], "")
     }
 
     @Test func `field values can be UTF-8 or Latin-1`() {
-        #expect(decodeResponse("HTTP/1.1 200 Grüße\r\nX-City: Köln\r\n\r\n").head?.headers["X-City"] == "Köln")
+        expectEqual(decodeResponse("HTTP/1.1 200 Grüße\r\nX-City: Köln\r\n\r\n").head?.headers["X-City"], "Köln")
         let latin = Array("HTTP/1.1 200 OK\r\nX-City: K".utf8) + [0xF6] + Array("ln\r\n\r\n".utf8)
-        #expect(decodeResponse([latin]).head?.headers["X-City"] == "Köln")
+        expectEqual(decodeResponse([latin]).head?.headers["X-City"], "Köln")
     }
 
     @Test func `the lines of a folded field are joined`() {
         let head = decodeResponse("HTTP/1.1 200 OK\r\nX-Long: one\r\n  two\r\n\tthree\r\n \r\nX-Other: 1\r\n\r\n").head
-        #expect(head?.headers["X-Long"] == "one two three")
-        #expect(head?.headers["X-Other"] == "1")
+        expectEqual(head?.headers["X-Long"], "one two three")
+        expectEqual(head?.headers["X-Other"], "1")
     }
 
     @Test func `two thousand fields are accepted`() {
         let fields = (0..<2000).map { "X-\($0): \($0)\r\n" }.joined()
-        #expect(decodeResponse("HTTP/1.1 200 OK\r\n\(fields)\r\n").head?.headers.fields.count == 2000)
+        expectEqual(decodeResponse("HTTP/1.1 200 OK\r\n\(fields)\r\n").head?.headers.fields.count, 2000)
     }
 
     @Test func `the bytes after a protocol switch are left to the caller`() {
         let bytes =
             Array("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n".utf8) + [0x81, 0x00]
-        for pieces in everySplit(bytes) { #expect(decodeResponse(pieces).leftover == [0x81, 0x00]) }
+        for pieces in everySplit(bytes) { expectEqual(decodeResponse(pieces).leftover, [0x81, 0x00]) }
     }
 
     struct Invalid: Sendable, CustomTestStringConvertible {
@@ -200,17 +201,17 @@ import Testing
 
     @Test(arguments: invalid) func `an invalid response is an error`(_ invalid: Invalid) {
         let whole = decodeResponse([invalid.bytes], ends: invalid.ends)
-        #expect(whole.error?.code == invalid.code)
-        #expect(whole.error?.status == nil)
-        #expect(!whole.mayReuse)
+        expectEqual(whole.error?.code, invalid.code)
+        expectNil(whole.error?.status)
+        expect(!whole.mayReuse)
         for pieces in everySplit(invalid.bytes) {
-            #expect(decodeResponse(pieces, ends: invalid.ends) == whole)
-            #expect(decodeReads(pieces, ends: invalid.ends) == whole)
+            expectEqual(decodeResponse(pieces, ends: invalid.ends), whole)
+            expectEqual(decodeReads(pieces, ends: invalid.ends), whole)
         }
     }
 
     @Test func `a chunk size can have leading zeros`() {
-        #expect(decodeResponse(Self.chunked + "0000000000000000000000001\r\nx\r\n0\r\n\r\n").body == [0x78])
+        expectEqual(decodeResponse(Self.chunked + "0000000000000000000000001\r\nx\r\n0\r\n\r\n").body, [0x78])
     }
 
     @Test func `the limits on the head and trailers are enforced`() {
@@ -218,25 +219,25 @@ import Testing
         func code(_ text: String) -> TransportError.Code? {
             let whole = decodeResponse(text, limits: limits)
             for pieces in everySplit(Array(text.utf8)) {
-                #expect(decodeResponse(pieces, limits: limits) == whole)
-                #expect(decodeReads(pieces, limits: limits) == whole)
+                expectEqual(decodeResponse(pieces, limits: limits), whole)
+                expectEqual(decodeReads(pieces, limits: limits), whole)
             }
             return whole.error?.code
         }
         let start = "HTTP/1.1 200 OK\r\n"
-        #expect(code(start + "X: " + String(repeating: "a", count: 37) + "\r\n\r\n") == nil)
-        #expect(code(start + "X: " + String(repeating: "a", count: 38) + "\r\n\r\n") == .tooLarge)
-        #expect(code("HTTP/1.1 200 " + String(repeating: "O", count: 28) + "\r\n\r\n") == .tooLarge)
-        #expect(code(start + "A: 1\r\nB: 2\r\nC: 3\r\n\r\n") == nil)
-        #expect(code(start + "A: 1\r\nB: 2\r\nC: 3\r\nD: 4\r\n\r\n") == .tooLarge)
+        expectNil(code(start + "X: " + String(repeating: "a", count: 37) + "\r\n\r\n"))
+        expectEqual(code(start + "X: " + String(repeating: "a", count: 38) + "\r\n\r\n"), .tooLarge)
+        expectEqual(code("HTTP/1.1 200 " + String(repeating: "O", count: 28) + "\r\n\r\n"), .tooLarge)
+        expectNil(code(start + "A: 1\r\nB: 2\r\nC: 3\r\n\r\n"))
+        expectEqual(code(start + "A: 1\r\nB: 2\r\nC: 3\r\nD: 4\r\n\r\n"), .tooLarge)
         let field = "X: " + String(repeating: "a", count: 35) + "\r\n"
-        #expect(code(start + field + "Y: " + String(repeating: "a", count: 36) + "\r\n\r\n") == nil)
-        #expect(code(start + field + "Y: " + String(repeating: "a", count: 37) + "\r\n\r\n") == .tooLarge)
+        expectNil(code(start + field + "Y: " + String(repeating: "a", count: 36) + "\r\n\r\n"))
+        expectEqual(code(start + field + "Y: " + String(repeating: "a", count: 37) + "\r\n\r\n"), .tooLarge)
         let chunked = start + "Transfer-Encoding: chunked\r\n\r\n"
-        #expect(code(chunked + "1;ext=ab\r\nx\r\n0\r\n\r\n") == nil)
-        #expect(code(chunked + "1;ext=abc\r\nx\r\n0\r\n\r\n") == .tooLarge)
-        #expect(code(chunked + "0\r\nA: 1\r\nB: 2\r\nC: 3\r\n\r\n") == nil)
-        #expect(code(chunked + "0\r\nA: 1\r\nB: 2\r\nC: 3\r\nD: 4\r\n\r\n") == .tooLarge)
+        expectNil(code(chunked + "1;ext=ab\r\nx\r\n0\r\n\r\n"))
+        expectEqual(code(chunked + "1;ext=abc\r\nx\r\n0\r\n\r\n"), .tooLarge)
+        expectNil(code(chunked + "0\r\nA: 1\r\nB: 2\r\nC: 3\r\n\r\n"))
+        expectEqual(code(chunked + "0\r\nA: 1\r\nB: 2\r\nC: 3\r\nD: 4\r\n\r\n"), .tooLarge)
     }
 
     @Test func `a line that does not end fails at the limit`() {
@@ -261,18 +262,18 @@ import Testing
                     _ = try decoder.next(&input)
                 }
             }
-            #expect(error?.code == .protocolViolation)
+            expectEqual(error?.code, .protocolViolation)
         }
         #expect(throws: TransportError.self) { try decoder.endOfStream() }
     }
 
     @Test func `a response has started once its first byte has arrived`() {
         var decoder = HTTPResponseDecoder(method: "GET")
-        #expect(!decoder.hasStarted)
+        expect(!decoder.hasStarted)
         [UInt8](arrayLiteral: 0x48).withUnsafeBytes { bytes in
             var input = bytes
             _ = try? decoder.next(&input)
         }
-        #expect(decoder.hasStarted)
+        expect(decoder.hasStarted)
     }
 }

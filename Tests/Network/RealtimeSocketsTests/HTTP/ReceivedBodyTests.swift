@@ -39,7 +39,7 @@ struct ReceivedBodyTests {
         loop.shutdown()
         let bodies = receiver.bodies.withLock { $0 }
         let expected = String(decoding: input, as: UTF8.self)
-        #expect(bodies.count == 100 && bodies.allSatisfy { $0.text == expected })
-        #expect(Set(bodies.map(\.address)).count == 1)
+        expect(bodies.count == 100 && bodies.allSatisfy { $0.text == expected })
+        expectEqual(Set(bodies.map(\.address)).count, 1)
     }
 }

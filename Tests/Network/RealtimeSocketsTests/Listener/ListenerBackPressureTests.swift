@@ -63,11 +63,11 @@ struct ListenerBackPressureTests {
             }
             // However much the system's buffers take, the task eventually waits.
             await responder.untilSenderWaits()
-            #expect(unsent.entries.count < count)
+            expect(unsent.entries.count < count)
             client.stream.resumeReading()
-            #expect(await self.bodyCount(client) == Self.bodyCount(count))
+            await expectEqual(self.bodyCount(client), Self.bodyCount(count))
             try await sending.value
-            #expect(unsent.entries.allSatisfy { $0 <= min(SocketStream.highWater, limit) + Self.piece.count + 16 })
+            expect(unsent.entries.allSatisfy { $0 <= min(SocketStream.highWater, limit) + Self.piece.count + 16 })
         }
     }
 
@@ -82,11 +82,11 @@ struct ListenerBackPressureTests {
                 count += 1
                 await pauseOfLoop()
             }
-            #expect(changes.entries == [true])
+            expectEqual(changes.entries, [true])
             client.stream.resumeReading()
-            #expect(await changes.wait(2) == [true, false])
+            await expectEqual(changes.wait(2), [true, false])
             responder.end()
-            #expect(await self.bodyCount(client) == Self.bodyCount(count))
+            await expectEqual(self.bodyCount(client), Self.bodyCount(count))
         }
     }
 
@@ -102,12 +102,12 @@ struct ListenerBackPressureTests {
                 largest = max(largest, responder.unsent)
                 if largest > 1 << 20 { await pauseOfLoop() }
             }
-            #expect(largest <= 1 << 20 + Self.piece.count + 16)
+            expect(largest <= 1 << 20 + Self.piece.count + 16)
             client.stream.resumeReading()
             // The response is incomplete, which the client can see.
             let received = await client.recorder.until { $0.ended > 0 }.bytes
-            #expect(!received.suffix(5).elementsEqual("0\r\n\r\n".utf8))
-            #expect(disconnects.entries == [true])
+            expect(!received.suffix(5).elementsEqual("0\r\n\r\n".utf8))
+            expectEqual(disconnects.entries, [true])
         }
     }
 
@@ -116,7 +116,7 @@ struct ListenerBackPressureTests {
             let sending = self.sendOn(responder, Log())
             await responder.untilSenderWaits()
             client.close()
-            #expect(await sending.value == .closed)
+            await expectEqual(sending.value, .closed)
         }
     }
 
@@ -126,18 +126,18 @@ struct ListenerBackPressureTests {
             let sending = self.sendOn(responder, sent)
             await responder.untilSenderWaits()
             sending.cancel()
-            #expect(await sending.value == .cancelled)
+            await expectEqual(sending.value, .cancelled)
             client.stream.resumeReading()
             try await responder.send(Array("the rest".utf8))
             responder.end()
-            #expect(await self.bodyCount(client) == Self.bodyCount(sent.entries.count, more: 8 + 5))
+            await expectEqual(self.bodyCount(client), Self.bodyCount(sent.entries.count, more: 8 + 5))
         }
     }
 
     @Test func `a client that reads nothing is dropped while a task waits even if little is unsent`() async throws {
         let limits = ListenerLimits.forTests.with { ($0.stallTimeout, $0.responseBacklogBytes) = (.milliseconds(30), 1 << 30) }
         try await self.withSlowClient(limits: limits) { _, responder in
-            #expect(await self.sendOn(responder, Log()).value == .closed)
+            await expectEqual(self.sendOn(responder, Log()).value, .closed)
         }
     }
 
@@ -148,7 +148,7 @@ struct ListenerBackPressureTests {
             await responder.untilSenderWaits()
             Task { ended.add(await sending.value) }
         }
-        #expect(await ended.wait(1) == [.closed])
+        await expectEqual(ended.wait(1), [.closed])
     }
 
     @Test func `several tasks can wait to send parts of a response`() async throws {
@@ -160,7 +160,7 @@ struct ListenerBackPressureTests {
             client.stream.resumeReading()
             for task in sending { try await task.value }
             responder.end()
-            #expect(await self.bodyCount(client) == Self.bodyCount(240))
+            await expectEqual(self.bodyCount(client), Self.bodyCount(240))
         }
     }
 
@@ -171,13 +171,13 @@ struct ListenerBackPressureTests {
             client.request("/", "Connection: close")
             let responder = try #require(await responders.wait(1).first)
             let early = await #expect(throws: TransportError.self) { try await responder.send([1]) }
-            #expect(early?.code == .unsupported)
+            expectEqual(early?.code, .unsupported)
             responder.begin(HTTPResponseHead(status: 200))
             try await responder.send(Array("all".utf8))
             responder.end()
             let late = await #expect(throws: TransportError.self) { try await responder.send([1]) }
-            #expect(late?.code == .closed)
-            #expect(await client.textToEnd().body == "3\r\nall\r\n0\r\n\r\n")
+            expectEqual(late?.code, .closed)
+            await expectEqual(client.textToEnd().body, "3\r\nall\r\n0\r\n\r\n")
         }
     }
 
@@ -198,8 +198,8 @@ struct ListenerBackPressureTests {
                 client.close()
             }
         }
-        #expect(kept.entries.count == 1)
-        #expect(handler == nil)
+        expectEqual(kept.entries.count, 1)
+        expectNil(handler)
     }
 }
 

@@ -71,9 +71,9 @@ struct ListenerLimitTests {
         client.send("\(ListenerWebSocketTests.upgrade)\r\n")
         let text = String(repeating: "a", count: limit)
         client.stream.send(frame(0x81, text, key: [0, 0, 0, 0]))
-        #expect(await handler.handler.events.log.wait(2) == ["opened", text])
+        await expectEqual(handler.handler.events.log.wait(2), ["opened", text])
         client.stream.send(frame(0x81, text + "a", key: [0, 0, 0, 0]))
-        #expect(await handler.handler.events.log.wait(3).last?.hasPrefix("closed") == true)
+        await expectEqual(handler.handler.events.log.wait(3).last?.hasPrefix("closed"), true)
         client.close()
         await listener.stop()
     }
@@ -89,16 +89,16 @@ struct ListenerLimitTests {
             let client = try RawClient(address)
             client.send(invalid.request)
             let response = await client.textToEnd()
-            #expect(response.status == invalid.status)
-            #expect(response.contains("\r\nConnection: close\r\n"))
-            #expect(response.contains("\r\nContent-Type: text/plain; charset=utf-8\r\n"))
-            #expect(response.body.hasSuffix("\n") && response.body.dropLast().allSatisfy { !$0.isNewline })
+            expectEqual(response.status, invalid.status)
+            expect(response.contains("\r\nConnection: close\r\n"))
+            expect(response.contains("\r\nContent-Type: text/plain; charset=utf-8\r\n"))
+            expect(response.body.hasSuffix("\n") && response.body.dropLast().allSatisfy { !$0.isNewline })
             // The next connection is served.
             let next = try RawClient(address)
             next.request("/next", "Connection: close")
-            #expect(await next.textToEnd().status == 200)
+            await expectEqual(next.textToEnd().status, 200)
         }
-        #expect(handler.requests.withLock { $0.map { $0.head.target } } == ["/next"])
+        expectEqual(handler.requests.withLock { $0.map { $0.head.target } }, ["/next"])
     }
 
     @Test func `an invalid request does not affect the response to an earlier one`() async throws {
@@ -106,7 +106,7 @@ struct ListenerLimitTests {
             let client = try RawClient(address)
             client.send("GET /valid HTTP/1.1\r\nHost: a\r\n\r\nbad\r\n\r\n")
             let text = await client.textToEnd()
-            #expect(text.status == 200 && text.contains("GET /valid ") && text.contains("HTTP/1.1 400 "))
+            expect(text.status == 200 && text.contains("GET /valid ") && text.contains("HTTP/1.1 400 "))
         }
     }
 
@@ -117,13 +117,13 @@ struct ListenerLimitTests {
                 let client = try RawClient(address)
                 client.send(request)
                 client.stream.finishWriting()
-                #expect(await client.textToEnd().status == 400)
+                await expectEqual(client.textToEnd().status, 400)
             }
             let silent = try RawClient(address)
             silent.stream.finishWriting()
-            #expect(await silent.textToEnd().isEmpty)
+            await expect(silent.textToEnd().isEmpty)
         }
-        #expect(handler.requests.withLock { $0.isEmpty })
+        expect(handler.requests.withLock { $0.isEmpty })
     }
 
     @Test(arguments: ["GET", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: a\r\nX: a"])
@@ -168,7 +168,7 @@ struct ListenerLimitTests {
     @Test func `a silent client is disconnected without a response`() async throws {
         try await withListener(limits: .forTests.with { $0.headTimeout = .milliseconds(20) }) { address in
             let silent = try RawClient(address)
-            #expect(await silent.textToEnd().isEmpty)
+            await expect(silent.textToEnd().isEmpty)
         }
     }
 
@@ -176,7 +176,7 @@ struct ListenerLimitTests {
         try await withListener(limits: .forTests.with { $0.bodyTimeout = .milliseconds(30) }) { address in
             let client = try RawClient(address)
             client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nabc")
-            #expect(await client.textToEnd().status == 408)
+            await expectEqual(client.textToEnd().status, 408)
         }
     }
 
@@ -185,7 +185,7 @@ struct ListenerLimitTests {
             let client = try RawClient(address)
             client.request("/only")
             let text = await client.textToEnd()
-            #expect(text.hasSuffix("GET /only "))
+            expect(text.hasSuffix("GET /only "))
         }
     }
 
@@ -203,7 +203,7 @@ struct ListenerLimitTests {
             EventLoop.shared.schedule(alarm, at: EventLoop.shared.now.advanced(by: .milliseconds(60)))
             await alarm.wait()
             responder.respond(HTTPResponse(status: 200, text: "at last"))
-            #expect(await client.textToEnd().body == "at last")
+            await expectEqual(client.textToEnd().body, "at last")
         }
     }
 
@@ -227,13 +227,13 @@ struct ListenerLimitTests {
             if isStreamed { await disconnected.wait(1) }
             // Stopping the listener does not need the client to read or close.
         }
-        #expect(disconnected.entries.count == (isStreamed ? 1 : 0))
+        expectEqual(disconnected.entries.count, (isStreamed ? 1 : 0))
     }
 
     @Test func `a client that reads slowly is not dropped`() {
         var stall = StallDetector()
         let results = [0, 1, 2, 2, 2, 3].map { stall.hasStalled(at: $0) }
-        #expect(results == [false, false, false, true, true, false])
+        expectEqual(results, [false, false, false, true, true, false])
     }
 
     @Test func `a large streamed response arrives`() async throws {
@@ -245,7 +245,7 @@ struct ListenerLimitTests {
         try await withListener(handler) { address in
             let client = try RawClient(address)
             client.request("/", "Connection: close")
-            #expect(await client.textToEnd().utf8.count > 8 << 20)
+            await expect(client.textToEnd().utf8.count > 8 << 20)
         }
     }
 
@@ -257,7 +257,7 @@ struct ListenerLimitTests {
                 await client.text(until: "GET /first ")
             }
             clients[2].request("/third")
-            #expect(clients[2].recorder.seen.bytes.isEmpty)
+            expect(clients[2].recorder.seen.bytes.isEmpty)
             clients[0].close()
             await clients[2].text(until: "GET /third ")
             for client in clients { client.close() }
@@ -279,9 +279,9 @@ struct ListenerLimitTests {
             await served.wait(1)
             for _ in 0..<20 { await EventLoop.shared.turn() }
             // The system's buffers take some of the responses, but not all 50 MB.
-            #expect(served.entries.count < 50)
+            expect(served.entries.count < 50)
             client.stream.resumeReading()
-            #expect(await served.wait(100).last == "/100")
+            await expectEqual(served.wait(100).last, "/100")
             client.close()
         }
     }
@@ -291,7 +291,7 @@ struct ListenerLimitTests {
             let client = try RawClient(address)
             client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 33554432\r\n\r\n")
             client.stream.send([UInt8](repeating: 0, count: 32 << 20))
-            #expect(await client.text(until: "\r\n\r\n").status == 413)
+            await expectEqual(client.text(until: "\r\n\r\n").status, 413)
             client.close()
         }
     }

@@ -12,11 +12,11 @@ struct ListenerStopTests {
         let listener = SocketListener()
         let first = try await listener.start(TestHandler())
         let error = await #expect(throws: TransportError.self) { try await listener.start(TestHandler()) }
-        #expect(error?.code == .unsupported)
+        expectEqual(error?.code, .unsupported)
         await listener.stop()
         await listener.stop()
         let second = try await listener.start(TestHandler())
-        #expect(first.host == "127.0.0.1" && second.port > 0 && !second.isSecure)
+        expect(first.host == "127.0.0.1" && second.port > 0 && !second.isSecure)
         await listener.stop()
     }
 
@@ -25,10 +25,10 @@ struct ListenerStopTests {
         let (first, second) = (SocketListener(port: port), SocketListener(port: port))
         let address = try await first.start(TestHandler())
         let error = await #expect(throws: TransportError.self) { try await second.start(TestHandler()) }
-        #expect(error?.code == .addressInUse)
+        expectEqual(error?.code, .addressInUse)
         await first.stop()
         let again = try await second.start(TestHandler())
-        #expect(again.port == address.port)
+        expectEqual(again.port, address.port)
         await second.stop()
     }
 
@@ -54,7 +54,7 @@ struct ListenerStopTests {
         }
         let stopping = Task.immediate { await listener.stop() }
         let certificate = try String(contentsOfFile: TestCertificates.path("server"), encoding: .utf8)
-        #expect(write(pipe, certificate, certificate.utf8.count) == certificate.utf8.count)
+        expectEqual(write(pipe, certificate, certificate.utf8.count), certificate.utf8.count)
         close(pipe)
         let result = await started.value()
         await starting.value
@@ -76,7 +76,7 @@ struct ListenerStopTests {
         var tls = TLSServerConfiguration.test
         tls.library = .absent
         let error = await #expect(throws: TransportError.self) { try await SocketListener(tls: tls).start(TestHandler()) }
-        #expect(error?.code == .tlsUnavailable)
+        expectEqual(error?.code, .tlsUnavailable)
     }
 
     @Test func `idle connections close immediately`() async throws {
@@ -109,7 +109,7 @@ struct ListenerStopTests {
         _ = await idle.textToEnd()
         responders[0].respond(HTTPResponse(status: 200, text: "one"))
         let response = await first.textToEnd()
-        #expect(response.contains("one"))
+        expect(response.contains("one"))
         await stopped
     }
 
@@ -124,8 +124,8 @@ struct ListenerStopTests {
         partial.send("GET / HT")
         while handler.requests.withLock({ $0.isEmpty }), !Task.isCancelled { await EventLoop.shared.turn() }
         await listener.stop()
-        #expect(disconnected.entries.count == 1)
-        #expect(await client.textToEnd().isEmpty)
+        expectEqual(disconnected.entries.count, 1)
+        await expect(client.textToEnd().isEmpty)
     }
 
     @Test func `stopping closes WebSockets with 1001`() async throws {
@@ -138,12 +138,12 @@ struct ListenerStopTests {
         async let stopped: Void = listener.stop()
         let reason = "The server is shutting down."
         let close = [0x88, UInt8(2 + reason.utf8.count), 0x03, 0xE9] + Array(reason.utf8)
-        #expect(await client.recorder.until { $0.bytes.contains(sequence: close) }.bytes.contains(sequence: close))
+        await expect(client.recorder.until { $0.bytes.contains(sequence: close) }.bytes.contains(sequence: close))
         // The client completes the close handshake.
         client.stream.send([0x88, 0x82, 0, 0, 0, 0, 0x03, 0xE9])
         _ = await client.textToEnd()
         await stopped
-        #expect(handler.events.log.entries == ["opened", "closed"])
+        expectEqual(handler.events.log.entries, ["opened", "closed"])
     }
 
     @Test func `a WebSocket that does not close is dropped and its owner is notified`() async throws {
@@ -154,7 +154,7 @@ struct ListenerStopTests {
         client.send("\(ListenerWebSocketTests.upgrade)\r\n")
         await handler.events.log.wait(1)
         await listener.stop()
-        #expect(handler.events.log.entries == ["opened", "closed"])
+        expectEqual(handler.events.log.entries, ["opened", "closed"])
         client.close()
     }
 
@@ -171,7 +171,7 @@ struct ListenerStopTests {
                     await listener.stop()
                     let late = EventRecorder()
                     SocketStream(events: late).connect(to: address.host, port: address.port)
-                    #expect(await late.ended()?.code == .refused)
+                    await expectEqual(late.ended()?.code, .refused)
                 }
             }
         }
@@ -194,7 +194,7 @@ struct ListenerStopTests {
             await responses.wait(50)
             await listener.stop()
         }
-        #expect(responses.entries.allSatisfy { $0 })
+        expect(responses.entries.allSatisfy { $0 })
     }
 
     /// A leftover timer would wake the loop unnecessarily and keep its client in memory until then.
@@ -210,7 +210,7 @@ struct ListenerStopTests {
         await idle.text(until: "GET / ")
         let (finished, disconnected) = (try RawClient(address), try RawClient(address))
         finished.request("/", "Connection: close")
-        #expect(await finished.textToEnd().status == 200)
+        await expectEqual(finished.textToEnd().status, 200)
         disconnected.request()
         await disconnected.text(until: "GET / ")
         disconnected.close()
@@ -223,7 +223,7 @@ struct ListenerStopTests {
         // An open WebSocket has no timer. The remaining timers are those of the other connections.
         await listener.stop()
         await loop.turn()
-        #expect(loop.timerCount == 0)
+        expectEqual(loop.timerCount, 0)
         for client in [silent, partial, idle] + sockets { client.close() }
         loop.shutdown()
     }
@@ -246,7 +246,7 @@ struct ListenerStopTests {
             await events.log.wait(5)
             for connection in connections { connection.abandon() }
             await loop.turn()
-            #expect(loop.timerCount == 0)
+            expectEqual(loop.timerCount, 0)
         }
         loop.shutdown()
     }
@@ -258,7 +258,7 @@ struct ListenerStopTests {
         client.send("\(ListenerWebSocketTests.upgrade)\r\n")
         await handler.events.log.wait(1)
         await loop.turn()
-        #expect(loop.timerCount == 0)
+        expectEqual(loop.timerCount, 0)
         client.close()
         await listener.stop()
         loop.shutdown()
@@ -270,11 +270,11 @@ struct ListenerStopTests {
         let address = try await listener.start(TestHandler())
         let client = try RawClient(address)
         client.request("/", "Connection: close")
-        #expect(await client.textToEnd().status == 200)
+        await expectEqual(client.textToEnd().status, 200)
         await listener.stop()
         await loop.turn()
         let again = try await listener.start(TestHandler())
-        #expect(again.port > 0)
+        expect(again.port > 0)
         await listener.stop()
         loop.shutdown()
     }

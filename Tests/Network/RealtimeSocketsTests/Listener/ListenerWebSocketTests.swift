@@ -18,14 +18,14 @@ struct ListenerWebSocketTests {
         try await withListener(handler) { address in
             let client = try RawClient(address)
             client.stream.send(Array("\(Self.upgrade)\r\n".utf8) + Self.bytes("one") + Self.bytes("two"))
-            #expect(await handler.events.log.wait(3) == ["opened", "one", "two"])
+            await expectEqual(handler.events.log.wait(3), ["opened", "one", "two"])
             let response = await client.text(until: "\r\n\r\n")
-            #expect(response.hasPrefix("HTTP/1.1 101 Switching Protocols\r\n"))
-            #expect(response.contains("Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"))
+            expect(response.hasPrefix("HTTP/1.1 101 Switching Protocols\r\n"))
+            expect(response.contains("Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"))
             client.stream.send(Self.bytes("three"))
-            #expect(await handler.events.log.wait(4).last == "three")
+            await expectEqual(handler.events.log.wait(4).last, "three")
             client.close()
-            #expect(await handler.events.log.wait(5).last == "closed")
+            await expectEqual(handler.events.log.wait(5).last, "closed")
         }
     }
 
@@ -38,7 +38,7 @@ struct ListenerWebSocketTests {
             let client = try RawClient(address)
             client.send("\(Self.upgrade)\r\n")
             let text = await client.text(until: "hello")
-            #expect(text.status == 101 && text.hasSuffix("hello"))
+            expect(text.status == 101 && text.hasSuffix("hello"))
             client.close()
         }
     }
@@ -55,9 +55,9 @@ struct ListenerWebSocketTests {
             let client = try RawClient(address)
             client.send("\(Self.upgrade)\r\n")
             let bytes = await client.recorder.until { $0.ended > 0 || $0.bytes.contains(sequence: Array("unknown".utf8)) }.bytes
-            #expect(bytes.suffix(20) == [0x81, 7] + Array("go away".utf8) + [0x88, 9, 0x0F, 0xA1] + Array("unknown".utf8))
+            expectEqual(bytes.suffix(20), [0x81, 7] + Array("go away".utf8) + [0x88, 9, 0x0F, 0xA1] + Array("unknown".utf8))
             client.stream.send([0x88, 0x82, 0, 0, 0, 0, 0x0F, 0xA1] as [UInt8])
-            #expect(await handler.events.log.wait(2) == ["opened", "closed"])
+            await expectEqual(handler.events.log.wait(2), ["opened", "closed"])
             client.close()
         }
     }
@@ -76,7 +76,7 @@ struct ListenerWebSocketTests {
                 connection.enqueue(message)
                 connection.flush()
             }
-            #expect(await handler.events.log.wait(2) == ["opened", "closed"])
+            await expectEqual(handler.events.log.wait(2), ["opened", "closed"])
             connection.enqueue(message)
             connection.flush()
             client.close()
@@ -93,9 +93,9 @@ struct ListenerWebSocketTests {
             connection.enqueue(.binary([UInt8](repeating: 7, count: 16 << 20)))
             connection.flush()
             await client.recorder.until { $0.ended > 0 || $0.bytes.count > 16 << 20 }
-            #expect(client.recorder.seen.ended == 0)
+            expectEqual(client.recorder.seen.ended, 0)
             client.close()
-            #expect(await handler.events.log.wait(2) == ["opened", "closed"])
+            await expectEqual(handler.events.log.wait(2), ["opened", "closed"])
         }
     }
 
@@ -104,7 +104,7 @@ struct ListenerWebSocketTests {
         try await withListener(handler) { address in
             let client = try RawClient(address)
             client.send("\(Self.upgrade)Sec-WebSocket-Protocol: a, b\r\n\r\n")
-            #expect(await client.text(until: "\r\n\r\n").contains("Sec-WebSocket-Protocol: b\r\n"))
+            await expect(client.text(until: "\r\n\r\n").contains("Sec-WebSocket-Protocol: b\r\n"))
             client.close()
         }
     }
@@ -114,10 +114,10 @@ struct ListenerWebSocketTests {
         try await withListener(handler) { address in
             let client = try RawClient(address)
             client.send("\(Self.upgrade)Sec-WebSocket-Protocol: a, b\r\n\r\n")
-            #expect(await client.text(until: "\n").status == 500)
+            await expectEqual(client.text(until: "\n").status, 500)
             client.close()
         }
-        #expect(handler.events.log.entries.isEmpty)
+        expect(handler.events.log.entries.isEmpty)
     }
 
     @Test func `a rejected upgrade is an ordinary response`() async throws {
@@ -126,7 +126,7 @@ struct ListenerWebSocketTests {
             let client = try RawClient(address)
             client.send("\(Self.upgrade)\r\n")
             let text = await client.text(until: "not /ws")
-            #expect(text.status == 403 && text.contains("X: y\r\n"))
+            expect(text.status == 403 && text.contains("X: y\r\n"))
             // The connection is kept alive.
             client.request("/plain")
             await client.text(until: "GET /plain ")
@@ -147,10 +147,10 @@ struct ListenerWebSocketTests {
         try await withListener(handler) { address in
             let client = try RawClient(address)
             client.send(Self.invalid[index].request)
-            #expect(await client.text(until: "\r\n\r\n").status == Self.invalid[index].status)
+            await expectEqual(client.text(until: "\r\n\r\n").status, Self.invalid[index].status)
             client.close()
         }
-        #expect(handler.events.log.entries.isEmpty)
+        expect(handler.events.log.entries.isEmpty)
     }
 
     @Test(arguments: [
@@ -160,7 +160,7 @@ struct ListenerWebSocketTests {
         try await withListener(TestHandler()) { address in
             let client = try RawClient(address)
             client.send("\(request)\r\n")
-            #expect(await client.text(until: " /ws ").status == 200)
+            await expectEqual(client.text(until: " /ws ").status, 200)
             client.close()
         }
     }
@@ -173,7 +173,7 @@ struct ListenerWebSocketTests {
             // In one piece: a request whose response is delayed, the upgrade request, and a frame.
             client.stream.send(Array("GET /first HTTP/1.1\r\nHost: a\r\n\r\n\(Self.upgrade)\r\n".utf8) + Self.bytes("frame"))
             await waiting.wait(1).first?.respond(HTTPResponse(status: 200, text: "first"))
-            #expect(await handler.events.log.wait(2) == ["opened", "frame"])
+            await expectEqual(handler.events.log.wait(2), ["opened", "frame"])
             client.close()
         }
     }
@@ -184,7 +184,7 @@ struct ListenerWebSocketTests {
         try await withListener(handler) { address in
             let clients = try (0..<20).map { _ in try RawClient(address) }
             for client in clients { client.send("\(Self.upgrade)\r\n") }
-            #expect(Set(await numbers.wait(20)).count == 20)
+            expectEqual(Set(await numbers.wait(20)).count, 20)
             for client in clients { client.close() }
         }
     }
@@ -194,7 +194,7 @@ struct ListenerWebSocketTests {
             let client = try RawClient(address)
             client.stream.send(Array("\(Self.upgrade)\r\n".utf8) + Self.bytes("12345"))
             let seen = await client.recorder.until { $0.bytes.contains(sequence: [0x03, 0xF1]) || $0.ended > 0 }
-            #expect(seen.bytes.contains(sequence: [0x03, 0xF1]))
+            expect(seen.bytes.contains(sequence: [0x03, 0xF1]))
             client.close()
         }
     }

@@ -1,4 +1,5 @@
 import RealtimeCore
+import TestSupport
 import Testing
 
 @testable import RealtimeSockets
@@ -35,7 +36,7 @@ import Testing
             ("socks5://us%C3%BC:x@h:1", server(.socks5, "h", 1, .init(username: "usü", password: "x"))),
         ])
     func `a URL has a kind, a host, a port and credentials`(url: String, expected: ProxyServer) throws {
-        #expect(try Self.proxy(ProxyConfiguration(url)) == expected)
+        try expectEqual(Self.proxy(ProxyConfiguration(url)), expected)
     }
 
     @Test(
@@ -46,14 +47,14 @@ import Testing
         ])
     func `an invalid URL is an error that does not repeat the URL`(url: String) {
         let error = #expect(throws: TransportError.self) { try ProxyConfiguration(url) }
-        #expect(error?.code == .invalidURL && error?.message.hasPrefix("Invalid proxy: ") == true, "\(url)")
-        #expect(error?.message.contains("hunter2") == false)
+        expect(error?.code == .invalidURL && error?.message.hasPrefix("Invalid proxy: ") == true, "\(url)")
+        expectEqual(error?.message.contains("hunter2"), false)
     }
 
     @Test(arguments: ["https://user:hunter2@proxy.test", "socks4://proxy.test"])
     func `other kinds of proxies are unsupported`(url: String) {
         let error = #expect(throws: TransportError.self) { try ProxyConfiguration(url) }
-        #expect(error?.code == .unsupported && error?.message.contains("hunter2") == false)
+        expect(error?.code == .unsupported && error?.message.contains("hunter2") == false)
     }
 
     @Test(
@@ -66,14 +67,14 @@ import Testing
         ])
     func `an invalid proxy is an error when it is used`(configuration: ProxyConfiguration) throws {
         let error = #expect(throws: TransportError.self) { try Self.proxy(configuration) }
-        #expect(error?.code == .invalidURL && error?.message.contains("hunter2") == false)
+        expect(error?.code == .invalidURL && error?.message.contains("hunter2") == false)
         var excepted = configuration
         excepted.exceptions = ["server.test"]
-        #expect(try Self.proxy(excepted) == nil)
+        try expectNil(Self.proxy(excepted))
     }
 
     @Test func `without a proxy, connections are direct`() throws {
-        #expect(try Self.proxy(.none, "http://server.test", ["http_proxy": "p:1", "ALL_PROXY": "p:1"]) == nil)
+        try expectNil(Self.proxy(.none, "http://server.test", ["http_proxy": "p:1", "ALL_PROXY": "p:1"]))
     }
 
     // MARK: Environment
@@ -97,16 +98,16 @@ import Testing
             ("wss://localhost", ["HTTPS_PROXY": "p:1"], "p"),
         ] as [(String, [String: String], String?)])
     func `the variables of the environment determine the proxy`(url: String, environment: [String: String], host: String?) throws {
-        #expect(try Self.proxy(.environment, url, environment)?.host == host)
+        try expectEqual(Self.proxy(.environment, url, environment)?.host, host)
     }
 
     @Test func `an invalid variable is an error that names it, unless the host is an exception`() throws {
         let environment = ["HTTPS_PROXY": "http://user:hunter2@", "NO_PROXY": "free.test"]
         let error = #expect(throws: TransportError.self) { try Self.proxy(.environment, "https://server.test", environment) }
-        #expect(error?.code == .invalidURL && error?.message.hasPrefix("The environment variable HTTPS_PROXY: Invalid proxy: ") == true)
-        #expect(error?.message.contains("hunter2") == false)
-        #expect(try Self.proxy(.environment, "https://free.test", environment) == nil)
-        #expect(try Self.proxy(.environment, "http://server.test", environment) == nil)
+        expect(error?.code == .invalidURL && error?.message.hasPrefix("The environment variable HTTPS_PROXY: Invalid proxy: ") == true)
+        expectEqual(error?.message.contains("hunter2"), false)
+        try expectNil(Self.proxy(.environment, "https://free.test", environment))
+        try expectNil(Self.proxy(.environment, "http://server.test", environment))
     }
 
     @Test func `own exceptions are added to those of the environment`() throws {
@@ -114,7 +115,7 @@ import Testing
         configuration.exceptions = ["one.test"]
         let environment = ["ALL_PROXY": "socks5://p", "NO_PROXY": "two.test"]
         let hosts = try ["one", "two", "three"].filter { try Self.proxy(configuration, "ws://\($0).test", environment) == nil }
-        #expect(hosts == ["one", "two"])
+        expectEqual(hosts, ["one", "two"])
     }
 
     // MARK: Exceptions
@@ -141,8 +142,8 @@ import Testing
     func `an exception stands for a domain, an address or a network`(exception: String, matching: [String], others: [String]) throws {
         var configuration = ProxyConfiguration.http(host: "p", port: 1)
         configuration.exceptions = ["unrelated.test", exception]
-        for host in matching { #expect(try Self.proxy(configuration, "ws://\(host):7") == nil, "\(host)") }
-        for host in others { #expect(try Self.proxy(configuration, "ws://\(host):7") != nil, "\(host)") }
+        for host in matching { try expectNil(Self.proxy(configuration, "ws://\(host):7"), "\(host)") }
+        for host in others { try expect(Self.proxy(configuration, "ws://\(host):7") != nil, "\(host)") }
     }
 
     // MARK: Text
@@ -159,18 +160,17 @@ import Testing
         kind: ProxyServer.Kind, host: String, port: Int, name: String
     ) throws {
         let proxy = ProxyServer(kind: kind, host: host, port: port, credentials: .init(username: "anna", password: "hunter2"))
-        #expect(proxy.name == name)
-        if !host.contains("%") { #expect(try ProxyServer(url: name).port == port) }
+        expectEqual(proxy.name, name)
+        if !host.contains("%") { try expectEqual(ProxyServer(url: name).port, port) }
     }
 
     @Test func `the text of a configuration names the proxy without its credentials`() throws {
         var configuration = try ProxyConfiguration("socks5://anna:hunter2@[::1]:1081")
         configuration.exceptions = ["localhost"]
-        #expect(
-            "\(configuration)"
-                == #"ProxyConfiguration(proxy: "socks5://[::1]:1081", credentials: <redacted>, exceptions: ["localhost"])"#)
-        #expect("\(Credentials(username: "anna", password: "hunter2"))" == "Credentials(username: <redacted>, password: <redacted>)")
-        #expect("\(ProxyConfiguration.environment)".contains(#"proxy: "environment", credentials: nil"#))
-        #expect("\(ProxyConfiguration.none)".contains(#"proxy: "none""#))
+        expectEqual(
+            "\(configuration)", #"ProxyConfiguration(proxy: "socks5://[::1]:1081", credentials: <redacted>, exceptions: ["localhost"])"#)
+        expectEqual("\(Credentials(username: "anna", password: "hunter2"))", "Credentials(username: <redacted>, password: <redacted>)")
+        expect("\(ProxyConfiguration.environment)".contains(#"proxy: "environment", credentials: nil"#))
+        expect("\(ProxyConfiguration.none)".contains(#"proxy: "none""#))
     }
 }

@@ -1,4 +1,5 @@
 import RealtimeCore
+import TestSupport
 import Testing
 
 @testable import RealtimeSockets
@@ -44,7 +45,7 @@ import Testing
                     }
                 }
                 let rest = try result.get()
-                #expect(outcome.isOpen || rest.isEmpty)
+                expect(outcome.isOpen || rest.isEmpty)
                 outcome.rest += rest
             }
         } catch {
@@ -58,7 +59,7 @@ import Testing
         let whole = Self.run(tunnel, [responses])
         for pieces in everySplit(responses) {
             let outcome = Self.run(tunnel, pieces)
-            #expect(outcome == whole, "\(pieces.map(\.count))")
+            expectEqual(outcome, whole, "\(pieces.map(\.count))")
         }
         return whole
     }
@@ -78,7 +79,7 @@ import Testing
         ])
     func `the request to an HTTP proxy names the server and contains the credentials`(host: String, authenticates: Bool, text: String) {
         let outcome = Self.run(Self.tunnel(.http, host, authenticates: authenticates), [])
-        #expect(String(decoding: outcome.sent, as: UTF8.self) == text && !outcome.isOpen && outcome.error == nil)
+        expect(String(decoding: outcome.sent, as: UTF8.self) == text && !outcome.isOpen && outcome.error == nil)
     }
 
     @Test(
@@ -90,7 +91,7 @@ import Testing
         ], ["", "hello", "\r\n\r\n", "HTTP/1.1 101 Switching Protocols\r\n\r\n"])
     func `what follows the response of an HTTP proxy belongs to the tunnel`(response: String, rest: String) {
         let outcome = Self.run(Self.tunnel(.http), splitting: Array((response + rest).utf8))
-        #expect(outcome.isOpen && outcome.rest == Array(rest.utf8) && outcome.error == nil)
+        expect(outcome.isOpen && outcome.rest == Array(rest.utf8) && outcome.error == nil)
     }
 
     @Test(
@@ -112,9 +113,9 @@ import Testing
     func `another status of an HTTP proxy is an error that names it`(status: String, authenticates: Bool, message: String) {
         let response = Array("HTTP/1.1 \(status)\r\nContent-Length: 9\r\n\r\n<html>no".utf8)
         let error = Self.run(Self.tunnel(.http, authenticates: authenticates), splitting: response).error
-        #expect(error?.code == .proxyRejected && error?.status == Int(status.prefix(3)))
-        #expect(error?.message.contains(message) == true, "\(error?.message ?? "")")
-        #expect(error?.message.contains("hunter2") == false)
+        expect(error?.code == .proxyRejected && error?.status == Int(status.prefix(3)))
+        expectEqual(error?.message.contains(message), true, "\(error?.message ?? "")")
+        expectEqual(error?.message.contains("hunter2"), false)
     }
 
     @Test(arguments: [
@@ -124,15 +125,15 @@ import Testing
     func `credentials that an HTTP proxy repeats are omitted from errors`(status: String) {
         let response = Array("HTTP/1.1 \(status)\r\n\r\n".utf8)
         let error = Self.run(Self.tunnel(.http, authenticates: true), splitting: response).error
-        #expect(error?.code == .proxyRejected)
-        for part in ["hunter2", "YW5u", "Hunt"] { #expect(error?.message.contains(part) == false, "\(error?.message ?? "")") }
+        expectEqual(error?.code, .proxyRejected)
+        for part in ["hunter2", "YW5u", "Hunt"] { expectEqual(error?.message.contains(part), false, "\(error?.message ?? "")") }
     }
 
     /// A client could request another token for its server because of the status 401.
     @Test(arguments: [(true, 407, "rejected the user name or the password (401 No)"), (false, nil, "doesn't allow the connection")])
     func `the status 401 of an HTTP proxy does not look like that of the server`(authenticates: Bool, status: Int?, message: String) {
         let error = Self.run(Self.tunnel(.http, authenticates: authenticates), [Array("HTTP/1.1 401 No\r\n\r\n".utf8)]).error
-        #expect(error?.code == .proxyRejected && error?.status == status && error?.message.contains(message) == true)
+        expect(error?.code == .proxyRejected && error?.status == status && error?.message.contains(message) == true)
     }
 
     @Test(
@@ -150,8 +151,8 @@ import Testing
         let bytes = Array(response.utf8)
         for pieces in [[bytes], bytes.map { [$0] }] {
             let error = Self.run(Self.tunnel(.http), pieces).error
-            #expect(error?.code == code)
-            #expect(error?.message.hasPrefix("Invalid response of the proxy http://proxy.test:3128: ") != false)
+            expectEqual(error?.code, code)
+            expect(error?.message.hasPrefix("Invalid response of the proxy http://proxy.test:3128: ") != false)
         }
     }
 
@@ -167,24 +168,24 @@ import Testing
         ] as [(String, [UInt8])])
     func `a SOCKS proxy receives a name or an address`(host: String, address: [UInt8]) {
         let outcome = Self.run(Self.tunnel(.socks5, host), splitting: [5, 0] + Self.established + [1, 2, 3])
-        #expect(outcome.sent == [5, 1, 0, 5, 1, 0] + address + [1, 187])
-        #expect(outcome.isOpen && outcome.rest == [1, 2, 3] && outcome.error == nil)
+        expectEqual(outcome.sent, [5, 1, 0, 5, 1, 0] + address + [1, 187])
+        expect(outcome.isOpen && outcome.rest == [1, 2, 3] && outcome.error == nil)
     }
 
     @Test(arguments: ["", String(repeating: "x", count: 256)])
     func `a name that a SOCKS proxy can't receive is an error`(host: String) {
         let outcome = Self.run(Self.tunnel(.socks5, host), [])
-        #expect(outcome.error?.code == .invalidURL && outcome.sent.isEmpty)
+        expect(outcome.error?.code == .invalidURL && outcome.sent.isEmpty)
     }
 
     @Test func `a SOCKS proxy chooses whether the client authenticates`() {
         let tunnel = Self.tunnel(.socks5, "10.0.0.1", authenticates: true)
         let request: [UInt8] = [5, 1, 0, 1, 10, 0, 0, 1, 1, 187]
         let authenticated = Self.run(tunnel, splitting: [5, 2, 1, 0] + Self.established)
-        #expect(authenticated.isOpen)
-        #expect(authenticated.sent == [5, 2, 0, 2] + [1, 4] + Array("anna".utf8) + [7] + Array("hunter2".utf8) + request)
+        expect(authenticated.isOpen)
+        expectEqual(authenticated.sent, [5, 2, 0, 2] + [1, 4] + Array("anna".utf8) + [7] + Array("hunter2".utf8) + request)
         let anonymous = Self.run(tunnel, splitting: [5, 0] + Self.established)
-        #expect(anonymous.isOpen && anonymous.sent == [5, 2, 0, 2] + request)
+        expect(anonymous.isOpen && anonymous.sent == [5, 2, 0, 2] + request)
     }
 
     @Test(
@@ -194,7 +195,7 @@ import Testing
         ] as [[UInt8]])
     func `the reply of a SOCKS proxy can contain any address`(reply: [UInt8]) {
         let outcome = Self.run(Self.tunnel(.socks5), splitting: [5, 0] + reply + [22, 3])
-        #expect(outcome.isOpen && outcome.rest == [22, 3])
+        expect(outcome.isOpen && outcome.rest == [22, 3])
     }
 
     @Test(
@@ -208,8 +209,8 @@ import Testing
     func `a refusal of a SOCKS proxy is an error that names the reply`(code: UInt8, message: String) {
         // Some proxies close the connection after the code.
         let error = Self.run(Self.tunnel(.socks5), splitting: [5, 0, 5, code]).error
-        #expect(error?.code == .proxyRejected && error?.status == nil)
-        #expect(error?.message.contains(message) == true, "\(error?.message ?? "")")
+        expect(error?.code == .proxyRejected && error?.status == nil)
+        expectEqual(error?.message.contains(message), true, "\(error?.message ?? "")")
     }
 
     @Test(
@@ -228,8 +229,8 @@ import Testing
         authenticates: Bool, responses: [UInt8], code: TransportError.Code, message: String
     ) {
         let error = Self.run(Self.tunnel(.socks5, authenticates: authenticates), splitting: responses).error
-        #expect(error?.code == code && error?.message.contains("socks5://proxy.test:3128") == true)
-        #expect(error?.message.contains(message) == true, "\(error?.message ?? "")")
-        #expect(error?.message.contains("hunter2") == false)
+        expect(error?.code == code && error?.message.contains("socks5://proxy.test:3128") == true)
+        expectEqual(error?.message.contains(message), true, "\(error?.message ?? "")")
+        expectEqual(error?.message.contains("hunter2"), false)
     }
 }

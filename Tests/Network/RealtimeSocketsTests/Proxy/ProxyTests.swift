@@ -85,12 +85,12 @@ struct ProxyTests {
                 // The connection may be open by now.
                 connection.enqueue(.text(large))
                 connection.flush()
-                #expect(await events.log.wait(3) == [.opened, .text("hello"), .text(large)])
-                #expect(await handler.events.log.wait(2) == ["opened", large])
+                await expectEqual(events.log.wait(3), [.opened, .text("hello"), .text(large)])
+                await expectEqual(handler.events.log.wait(2), ["opened", large])
                 // The proxy has received the name and not an address.
-                #expect(proxy.targets == ["localhost:\(address.port)"])
+                expectEqual(proxy.targets, ["localhost:\(address.port)"])
                 connection.close(.normal, reason: "")
-                #expect(await events.log.wait(4).last == .closed(.requested))
+                await expectEqual(events.log.wait(4).last, .closed(.requested))
             }
         }
     }
@@ -105,14 +105,14 @@ struct ProxyTests {
                     let transport = SocketHTTPTransport(tls: .trustingTestRoot, proxy: proxy.configuration, keepAlive: keepAlive)
                     for size in [0, 3 << 20] {
                         let response = try await transport.send(.forTests("POST", endpoint, body: pattern(size)), bodyLimit: 4 << 20)
-                        #expect(response.head.status == 200 && response.body == pattern(size))
+                        expect(response.head.status == 200 && response.body == pattern(size))
                     }
-                    #expect(proxy.targets == [String](repeating: "127.0.0.1:\(address.port)", count: tunnels))
+                    expectEqual(proxy.targets, [String](repeating: "127.0.0.1:\(address.port)", count: tunnels))
                 }
                 // Inside the tunnel, the request is that for a server.
                 let requests = handler.requests.withLock { $0 }
-                #expect(requests.map(\.head.target) == [String](repeating: "/a?b=c", count: 4))
-                #expect(requests.allSatisfy { $0.head.headers["Proxy-Authorization"] == nil })
+                expectEqual(requests.map(\.head.target), [String](repeating: "/a?b=c", count: 4))
+                expect(requests.allSatisfy { $0.head.headers["Proxy-Authorization"] == nil })
             }
         }
     }
@@ -125,10 +125,10 @@ struct ProxyTests {
                 configuration.exceptions = ["127.0.0.0/8"]
                 let transport = SocketHTTPTransport(proxy: configuration)
                 let direct = try await transport.send(.get(Endpoint(scheme: "http", host: "127.0.0.1", port: address.port)))
-                #expect(direct.head.status == 200 && proxy.targets.isEmpty)
+                expect(direct.head.status == 200 && proxy.targets.isEmpty)
                 // The name exists only for the proxy.
                 let proxied = try await transport.send(.get(Endpoint(scheme: "http", host: "server.invalid", port: address.port)))
-                #expect(proxied.head.status == 200 && proxy.targets == ["server.invalid:\(address.port)"])
+                expect(proxied.head.status == 200 && proxy.targets == ["server.invalid:\(address.port)"])
             }
         }
     }
@@ -140,12 +140,12 @@ struct ProxyTests {
             try await Self.withProxy(kind) { proxy in
                 let error = await Self.failure(
                     Endpoint(scheme: "https", host: "server.invalid", port: address.port), proxy.configuration)
-                #expect(error?.code == .certificateRejected)
-                #expect(error?.message.contains("not for server.invalid") == true, "\(describe(error))")
-                #expect(proxy.targets.count == 1)
+                expectEqual(error?.code, .certificateRejected)
+                expectEqual(error?.message.contains("not for server.invalid"), true, "\(describe(error))")
+                expectEqual(proxy.targets.count, 1)
             }
         }
-        #expect(handler.requests.withLock { $0.isEmpty })
+        expect(handler.requests.withLock { $0.isEmpty })
     }
 
     @Test(arguments: TestProxy.Kind.allCases)
@@ -156,12 +156,12 @@ struct ProxyTests {
                 let configuration = proxy.configuration(with: credentials)
                 let error = await Self.failure(Endpoint(scheme: "http", host: "server.invalid", port: 80), configuration)
                 let advice = credentials == nil ? "requires a user name and a password" : "rejected the user name or the password"
-                #expect(error?.code == .proxyRejected && error?.status == (kind == .http ? 407 : nil))
-                #expect(error?.message.contains(advice) == true && error?.message.contains("hunter") == false, "\(describe(error))")
+                expect(error?.code == .proxyRejected && error?.status == (kind == .http ? 407 : nil))
+                expect(error?.message.contains(advice) == true && error?.message.contains("hunter") == false, "\(describe(error))")
                 let (_, events) = Self.webSocket(Endpoint(scheme: "ws", host: "server.invalid", port: 80), configuration)
-                #expect(await events.failure() == error)
+                await expectEqual(events.failure(), error)
             }
-            #expect(proxy.targets.isEmpty)
+            expect(proxy.targets.isEmpty)
         }
     }
 
@@ -172,24 +172,24 @@ struct ProxyTests {
         try await Self.withProxy(kind) { proxy in
             let refused = await Self.failure(endpoint, proxy.configuration)
             let reason = kind == .http ? "502 Bad Gateway" : "connection refused, SOCKS reply 5"
-            #expect(refused?.code == .proxyRejected)
-            #expect(refused?.message.contains("couldn't connect to 127.0.0.1:\(port) (\(reason))") == true, "\(describe(refused))")
+            expectEqual(refused?.code, .proxyRejected)
+            expectEqual(refused?.message.contains("couldn't connect to 127.0.0.1:\(port) (\(reason))"), true, "\(describe(refused))")
             proxy.isRefusing = true
             let forbidden = await Self.failure(endpoint, proxy.configuration)
-            #expect(forbidden?.code == .proxyRejected)
-            #expect(forbidden?.message.contains("doesn't allow the connection to 127.0.0.1:\(port)") == true, "\(describe(forbidden))")
+            expectEqual(forbidden?.code, .proxyRejected)
+            expectEqual(forbidden?.message.contains("doesn't allow the connection to 127.0.0.1:\(port)"), true, "\(describe(forbidden))")
         }
         let absent = await Self.failure(endpoint, .socks5(host: "127.0.0.1", port: port))
-        #expect(absent?.code == .refused)
-        #expect(absent?.message.hasPrefix("Cannot connect to the proxy: 127.0.0.1:\(port) refused the connection.") == true)
+        expectEqual(absent?.code, .refused)
+        expectEqual(absent?.message.hasPrefix("Cannot connect to the proxy: 127.0.0.1:\(port) refused the connection."), true)
     }
 
     @Test func `an invalid proxy fails the connection before anything is sent`() async throws {
         let configuration = ProxyConfiguration.http(host: "user:hunter2@proxy.test", port: 1)
         let error = await Self.failure(Endpoint(scheme: "http", host: "server.invalid", port: 80), configuration)
-        #expect(error?.code == .invalidURL && error?.message.contains("hunter2") == false)
+        expect(error?.code == .invalidURL && error?.message.contains("hunter2") == false)
         let (_, events) = Self.webSocket(Endpoint(scheme: "ws", host: "server.invalid", port: 80), configuration)
-        #expect(await events.failure() == error)
+        await expectEqual(events.failure(), error)
     }
 
     // MARK: Bytes of the tunnel
@@ -202,7 +202,7 @@ struct ProxyTests {
         try await ScriptedServer.run(script) { server in
             let transport = SocketHTTPTransport(proxy: .http(host: "127.0.0.1", port: server.endpoint.port))
             let response = try await transport.send(.get(Endpoint(scheme: "http", host: "server.invalid", port: 80)))
-            #expect(response.text == "early")
+            expectEqual(response.text, "early")
         }
     }
 
@@ -222,7 +222,7 @@ struct ProxyTests {
         }
         let (connection, events) = Self.webSocket(
             Endpoint(scheme: "ws", host: "server.invalid", port: 80), .http(host: "127.0.0.1", port: listener.address.port))
-        #expect(await events.log.wait(2) == [.opened, .text("hi")])
+        await expectEqual(events.log.wait(2), [.opened, .text("hi")])
         connection.abandon()
         loop.shutdown()
     }
@@ -240,7 +240,7 @@ struct ProxyTests {
         try await ScriptedServer.responding(response) { server in
             let proxy = ProxyConfiguration.http(host: "127.0.0.1", port: server.endpoint.port)
             let error = await Self.failure(Endpoint(scheme: "http", host: "server.invalid", port: 80), proxy)
-            #expect(error?.code == code && error?.message.contains(message) == true, "\(describe(error))")
+            expect(error?.code == code && error?.message.contains(message) == true, "\(describe(error))")
         }
     }
 
@@ -250,12 +250,12 @@ struct ProxyTests {
             var request = HTTPRequest.get(Endpoint(scheme: "http", host: "server.invalid", port: 80))
             request.connectTimeout = .milliseconds(50)
             let error = await SocketHTTPTransport(proxy: proxy).failure(request)
-            #expect(error?.code == .timedOut)
-            #expect(error?.message.contains("didn't connect to server.invalid:80 within 0.05 seconds") == true, "\(describe(error))")
-            #expect(await server.connections.wait(1)[0].until { $0.ended > 0 }.ended == 1)
+            expectEqual(error?.code, .timedOut)
+            expectEqual(error?.message.contains("didn't connect to server.invalid:80 within 0.05 seconds"), true, "\(describe(error))")
+            await expectEqual(server.connections.wait(1)[0].until { $0.ended > 0 }.ended, 1)
             let (_, events) = Self.webSocket(Endpoint(scheme: "ws", host: "server.invalid", port: 80), proxy, timeout: .milliseconds(50))
-            #expect(await events.failure()?.code == .timedOut)
-            #expect(await server.connections.wait(2)[1].until { $0.ended > 0 }.ended == 1)
+            await expectEqual(events.failure()?.code, .timedOut)
+            await expectEqual(server.connections.wait(2)[1].until { $0.ended > 0 }.ended, 1)
         }
     }
 
@@ -271,9 +271,9 @@ struct ProxyTests {
             await recorder.until { $0.bytes.contains(sequence: Array("\r\n\r\n".utf8)) }
             task.cancel()
             webSocket?.connection.abandon()
-            #expect(await task.value?.code == (usesWebSocket ? nil : .cancelled))
-            #expect(await recorder.until { $0.ended > 0 }.ended == 1)
-            #expect(webSocket?.events.log.entries.isEmpty != false)
+            await expectEqual(task.value?.code, (usesWebSocket ? nil : .cancelled))
+            await expectEqual(recorder.until { $0.ended > 0 }.ended, 1)
+            expect(webSocket?.events.log.entries.isEmpty != false)
         }
     }
 
@@ -285,8 +285,8 @@ struct ProxyTests {
             let recorder = try #require(await server.connections.wait(1).first)
             await recorder.until { !$0.bytes.isEmpty }
             loop.shutdown()
-            #expect(await events.failure()?.code == .closed)
-            #expect(await recorder.until { $0.ended > 0 }.ended == 1)
+            await expectEqual(events.failure()?.code, .closed)
+            await expectEqual(recorder.until { $0.ended > 0 }.ended, 1)
         }
     }
 
@@ -307,7 +307,7 @@ struct ProxyTests {
                         if number % 4 != 0 { task.cancel() }
                         let result = await task.result
                         if number % 2 == 1 { #expect(throws: TransportError.self) { try result.get() } }
-                        if number % 4 == 0 { #expect((try? result.get())?.head.status == 200) }
+                        if number % 4 == 0 { expectEqual((try? result.get())?.head.status, 200) }
                     }
                 }
             }

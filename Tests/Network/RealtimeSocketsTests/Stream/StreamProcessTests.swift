@@ -23,7 +23,7 @@ struct StreamProcessTests {
                 await recorder.opened()
                 peer.reset()
                 for _ in 0..<100 { stream.send([1]) }
-                #expect(await recorder.ended() != nil)
+                await expect(recorder.ended() != nil)
             }
         }
     }
@@ -52,7 +52,7 @@ struct StreamProcessTests {
                         // Some of them start a thread to resolve the name.
                         stream.connect(to: cycle % 50 == 0 ? "localhost" : "127.0.0.1", port: listener.address.port)
                         stream.send([UInt8(lane)])
-                        #expect(await recorder.bytes(1) == [UInt8(lane)])
+                        await expectEqual(recorder.bytes(1), [UInt8(lane)])
                         stream.close()
                     }
                 }
@@ -99,7 +99,7 @@ struct StreamProcessTests {
                     }
                 }
             }
-            #expect(recorder.seen.bytes == [42])
+            expectEqual(recorder.seen.bytes, [42])
         }
     }
 
@@ -111,7 +111,7 @@ struct StreamProcessTests {
             await DescriptorShortage.during {
                 let stream = SocketStream(events: first)
                 stream.connect(to: "127.0.0.1", port: port)
-                #expect(await first.ended()?.code == .system)
+                await expectEqual(first.ended()?.code, .system)
                 // Retries need timers, which work meanwhile.
                 EventLoop.shared.schedule(timer, at: EventLoop.shared.now.advanced(by: .milliseconds(1)))
                 await timer.fired.value()
@@ -121,7 +121,7 @@ struct StreamProcessTests {
             stream.connect(to: "127.0.0.1", port: port)
             let peer = try listener.accepted()
             peer.send([42])
-            #expect(await second.bytes(1) == [42])
+            await expectEqual(second.bytes(1), [42])
         }
     }
 
@@ -130,7 +130,7 @@ struct StreamProcessTests {
             let listener = SocketListener()
             await DescriptorShortage.during {
                 let error = await #expect(throws: TransportError.self) { try await listener.start(TestHandler()) }
-                #expect(error?.code == .system)
+                expectEqual(error?.code, .system)
             }
             _ = try await listener.start(TestHandler())
             await listener.stop()
@@ -153,20 +153,20 @@ struct StreamProcessTests {
                 limit.rlim_cur = rlim_t(sockets.map(\.descriptor).max()! + 1)
                 setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
                 let first = loop.counters.turns
-                for socket in sockets { #expect(address.withPointer { connect(socket.descriptor, $0, $1) } == 0) }
+                for socket in sockets { expectEqual(address.withPointer { connect(socket.descriptor, $0, $1) }, 0) }
                 while loop.counters.turns == first { sched_yield() }
                 let (turns, start) = (loop.counters.turns, loop.now)
                 for _ in 0..<10_000 { sched_yield() }
                 // It retries ten times a second and does not spin.
                 let tenths = Int(start.duration(to: loop.now) / .milliseconds(100))
-                #expect(loop.counters.turns - turns < 100 + 10 * tenths)
+                expect(loop.counters.turns - turns < 100 + 10 * tenths)
                 limit.rlim_cur = before
                 setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
             }
             for socket in sockets { socket.send([1]) }
             for _ in sockets {
                 let (_, recorder) = try await accepted.next()
-                #expect(await recorder.bytes(1) == [1])
+                await expectEqual(recorder.bytes(1), [1])
             }
         }
     }

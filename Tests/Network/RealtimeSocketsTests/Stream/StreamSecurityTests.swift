@@ -157,8 +157,8 @@ struct StreamSecurityTests {
         let sessions = Sessions()
         let factories = (sessions.factory(behavior), sessions.factory())
         try await RealtimeSocketsTests.withPair(security: factories, server: server, body)
-        #expect(sessions.all.map(\.overlaps) == [0, 0])
-        #expect(sessions.all.allSatisfy { $0.shutdowns <= 1 })
+        expectEqual(sessions.all.map(\.overlaps), [0, 0])
+        expect(sessions.all.allSatisfy { $0.shutdowns <= 1 })
     }
 
     @Test func `bytes are sent and received through TLS`() async throws {
@@ -168,7 +168,7 @@ struct StreamSecurityTests {
         })
         try await self.withPair(server: echo) { pair in
             pair.client.send(pattern(300_000))
-            #expect(await pair.atClient.bytes(300_000) == pattern(300_000))
+            await expectEqual(pair.atClient.bytes(300_000), pattern(300_000))
         }
     }
 
@@ -179,10 +179,10 @@ struct StreamSecurityTests {
             for reads in 1...10 {
                 await recorder.until { $0.reads >= reads }
                 await pair.loop.turn()
-                #expect(recorder.seen.reads == reads)
+                expectEqual(recorder.seen.reads, reads)
                 pair.server.resumeReading()
             }
-            #expect(recorder.seen.bytes == pattern(10_000))
+            expectEqual(recorder.seen.bytes, pattern(10_000))
         }
     }
 
@@ -195,7 +195,7 @@ struct StreamSecurityTests {
             pair.client.send(pattern(count))
             while pair.client.bufferedBytes > 0 { await pair.loop.turn() }
             pair.server.resumeReading()
-            #expect(await pair.atServer.bytes(count) == pattern(count))
+            await expectEqual(pair.atServer.bytes(count), pattern(count))
         }
     }
 
@@ -229,11 +229,11 @@ struct StreamSecurityTests {
         stream.close()
         await loop.turn()
         var byte: UInt8 = 0
-        #expect(recv(peer.descriptor, &byte, 1, Int32(MSG_DONTWAIT)) == -1)
+        expectEqual(recv(peer.descriptor, &byte, 1, Int32(MSG_DONTWAIT)), -1)
         session.release()
         writer.join()
-        #expect(peer.receive(1).isEmpty)
-        #expect(recv(peer.descriptor, &byte, 1, Int32(MSG_DONTWAIT)) == 0)
+        expect(peer.receive(1).isEmpty)
+        expectEqual(recv(peer.descriptor, &byte, 1, Int32(MSG_DONTWAIT)), 0)
         peer.close()
         listener.close()
         loop.shutdown()
@@ -244,7 +244,7 @@ struct StreamSecurityTests {
         behavior.readsWantWrite = true
         try await self.withPair(behavior) { pair in
             pair.server.send(pattern(200_000))
-            #expect(await pair.atClient.bytes(200_000) == pattern(200_000))
+            await expectEqual(pair.atClient.bytes(200_000), pattern(200_000))
         }
     }
 
@@ -254,9 +254,9 @@ struct StreamSecurityTests {
         try await self.withPair(behavior) { pair in
             pair.client.send(pattern(20_000))
             await pair.loop.turn()
-            #expect(pair.client.bufferedBytes == 20_000)
+            expectEqual(pair.client.bufferedBytes, 20_000)
             pair.server.send([1])
-            #expect(await pair.atServer.bytes(20_000) == pattern(20_000))
+            await expectEqual(pair.atServer.bytes(20_000), pattern(20_000))
         }
     }
 
@@ -269,8 +269,8 @@ struct StreamSecurityTests {
                     }
                 }
             }
-            #expect(await pair.atServer.bytes(280_000).count == 280_000)
-            #expect(await pair.atClient.bytes(280_000).count == 280_000)
+            await expectEqual(pair.atServer.bytes(280_000).count, 280_000)
+            await expectEqual(pair.atClient.bytes(280_000).count, 280_000)
         }
     }
 
@@ -284,10 +284,10 @@ struct StreamSecurityTests {
         let stream = SocketStream(loop: loop, events: recorder)
         stream.send([1, 2, 3])
         stream.connect(to: "127.0.0.1", port: port, ConnectOptions(timeout: .seconds(600), security: sessions.factory(behavior)))
-        #expect(await recorder.ended()?.code == .certificateRejected)
-        #expect(recorder.seen.opened == 0)
-        #expect(sessions.all.map(\.shutdowns) == [0])
-        #expect(try listener.accepted().receive(10).isEmpty)
+        await expectEqual(recorder.ended()?.code, .certificateRejected)
+        expectEqual(recorder.seen.opened, 0)
+        expectEqual(sessions.all.map(\.shutdowns), [0])
+        try expect(listener.accepted().receive(10).isEmpty)
         loop.shutdown()
         listener.close()
     }
@@ -302,8 +302,8 @@ struct StreamSecurityTests {
         let options = ConnectOptions(timeout: .milliseconds(200), security: Sessions().factory(behavior))
         stream.connect(to: "127.0.0.1", port: port, options)
         let error = await recorder.ended()
-        #expect(error?.code == .timedOut)
-        #expect(error?.message.contains("127.0.0.1:\(port)") == true)
+        expectEqual(error?.code, .timedOut)
+        expectEqual(error?.message.contains("127.0.0.1:\(port)"), true)
         loop.shutdown()
         listener.close()
     }
@@ -320,7 +320,7 @@ struct StreamSecurityTests {
         let peer = try listener.accepted()
         peer.send([0])
         let seen = await recorder.until { $0.ended > 0 }
-        #expect(seen.ended == 1 && seen.error == nil)
+        expect(seen.ended == 1 && seen.error == nil)
         stream.close()
         peer.close()
         loop.shutdown()
@@ -334,7 +334,7 @@ struct StreamSecurityTests {
         let stream = SocketStream(loop: loop, events: recorder)
         let options = ConnectOptions(security: { _ throws(TransportError) in throw TransportError(.tlsUnavailable, "none") })
         stream.connect(to: "127.0.0.1", port: port, options)
-        #expect(await recorder.ended()?.code == .tlsUnavailable)
+        await expectEqual(recorder.ended()?.code, .tlsUnavailable)
         loop.shutdown()
         listener.close()
     }

@@ -1,4 +1,5 @@
 import RealtimeCore
+import TestSupport
 import Testing
 
 @testable import RealtimeSockets
@@ -61,15 +62,15 @@ struct StreamStateTests {
         }
         var state = Self.open()
         let limit = state.mark
-        #expect(append(2 * limit, &state, limit: limit) && append(2 * limit + 4, &state, limit: limit))
-        #expect(!append(1, &state, limit: limit))
+        expect(append(2 * limit, &state, limit: limit) && append(2 * limit + 4, &state, limit: limit))
+        expect(!append(1, &state, limit: limit))
         // The socket takes a part, and the loop notifies the owner.
         _ = state.flush(turnLimit: 100, now: Instant(nanoseconds: 0))
-        #expect(append(1, &state, limit: 2 * limit))
+        expect(append(1, &state, limit: 2 * limit))
         _ = state.wrote(.done(1))
-        #expect(Self.name(state.nextAction()) == "notify backlogged")
-        #expect(!append(1, &state, limit: 2 * limit))
-        #expect(append(1, &state, limit: 5 * limit))
+        expectEqual(Self.name(state.nextAction()), "notify backlogged")
+        expect(!append(1, &state, limit: 2 * limit))
+        expect(append(1, &state, limit: 5 * limit))
     }
 
     // MARK: Tables of transitions
@@ -422,36 +423,36 @@ struct StreamStateTests {
             }
         for (index, (step, expected)) in row.steps.enumerated() {
             let result = step.apply(to: &state)
-            #expect(result == expected, "step \(index), \(step)")
+            expectEqual(result, expected, "step \(index), \(step)")
         }
     }
 
     @Test func `the state of a stream is small`() {
-        #expect(MemoryLayout<StreamState>.size <= 80)
+        expect(MemoryLayout<StreamState>.size <= 80)
     }
 
     // MARK: Gathering
 
     @Test func `the first send is written immediately and the next ones are gathered`() {
         var state = Self.open()
-        #expect(Self.send(&state, 10) == "write 10")
-        #expect(Self.name(state.wrote(.done(10))) == "none")
-        #expect(Self.send(&state, 20, at: 99) == "request service")
-        #expect(Self.send(&state, 30, at: 500) == "none")
-        #expect(Self.name(state.nextAction()) == "write 50")
-        #expect(Self.name(state.wrote(.done(50))) == "none")
-        #expect(Self.name(state.nextAction()) == "poll read")
-        #expect(Self.send(&state, 1) == "write 1")
+        expectEqual(Self.send(&state, 10), "write 10")
+        expectEqual(Self.name(state.wrote(.done(10))), "none")
+        expectEqual(Self.send(&state, 20, at: 99), "request service")
+        expectEqual(Self.send(&state, 30, at: 500), "none")
+        expectEqual(Self.name(state.nextAction()), "write 50")
+        expectEqual(Self.name(state.wrote(.done(50))), "none")
+        expectEqual(Self.name(state.nextAction()), "poll read")
+        expectEqual(Self.send(&state, 1), "write 1")
     }
 
     @Test func `a turn ends when its time limit passes or bytes are received`() {
         var state = Self.open()
-        #expect(Self.send(&state, 10) == "write 10")
+        expectEqual(Self.send(&state, 10), "write 10")
         _ = state.wrote(.done(10))
-        #expect(Self.send(&state, 10, at: 100) == "write 10")
+        expectEqual(Self.send(&state, 10, at: 100), "write 10")
         _ = state.wrote(.done(10))
-        #expect(state.received() == true)
-        #expect(Self.send(&state, 10, at: 101) == "write 10")
+        expectEqual(state.received(), true)
+        expectEqual(Self.send(&state, 10, at: 101), "write 10")
     }
 
     /// Sends one message that is written directly and `count` messages that are gathered, which the loop then writes.
@@ -469,62 +470,62 @@ struct StreamStateTests {
     @Test func `a sender of bursts gathers until the turn ends`() {
         let none = Array(repeating: "none", count: 62)
         var state = Self.open()
-        #expect(Self.turn(&state, gathering: 63, at: 0) == ["write 10", "request service"] + none + ["loop writes 630"])
-        #expect(Self.turn(&state, gathering: 63, at: 1000) == ["write 10", "request service at 1100"] + none + ["loop writes 630"])
-        #expect(Self.turn(&state, gathering: 63, at: 2000) == ["write 10", "request service at 2100"] + none + ["loop writes 630"])
+        expectEqual(Self.turn(&state, gathering: 63, at: 0), ["write 10", "request service"] + none + ["loop writes 630"])
+        expectEqual(Self.turn(&state, gathering: 63, at: 1000), ["write 10", "request service at 1100"] + none + ["loop writes 630"])
+        expectEqual(Self.turn(&state, gathering: 63, at: 2000), ["write 10", "request service at 2100"] + none + ["loop writes 630"])
     }
 
     @Test(arguments: [1, 7])
     func `a few sends request service immediately`(_ few: Int) {
         let none = Array(repeating: "none", count: few - 1)
         var state = Self.open()
-        #expect(Self.turn(&state, gathering: few, at: 0)[1] == "request service")
-        #expect(Self.turn(&state, gathering: few, at: 1000) == ["write 10", "request service"] + none + ["loop writes \(few * 10)"])
+        expectEqual(Self.turn(&state, gathering: few, at: 0)[1], "request service")
+        expectEqual(Self.turn(&state, gathering: few, at: 1000), ["write 10", "request service"] + none + ["loop writes \(few * 10)"])
     }
 
     @Test func `a turn without a burst ends the delayed gathering of bursts`() {
         var state = Self.open()
         _ = Self.turn(&state, gathering: 8, at: 0)
-        #expect(Self.turn(&state, gathering: 1, at: 1000)[1] == "request service at 1100")
-        #expect(Self.turn(&state, gathering: 1, at: 2000)[1] == "request service")
+        expectEqual(Self.turn(&state, gathering: 1, at: 1000)[1], "request service at 1100")
+        expectEqual(Self.turn(&state, gathering: 1, at: 2000)[1], "request service")
     }
 
     @Test func `finishing does not wait for the end of the turn`() {
         var state = Self.open()
         _ = Self.turn(&state, gathering: 8, at: 0)
-        #expect(Self.send(&state, 10, at: 1000) == "write 10")
+        expectEqual(Self.send(&state, 10, at: 1000), "write 10")
         _ = state.wrote(.done(10))
-        #expect(Self.send(&state, 20, at: 1001) == "request service at 1100")
-        #expect(Self.name(state.finish()) == "request service")
-        #expect(Self.name(state.nextAction()) == "write 20")
+        expectEqual(Self.send(&state, 20, at: 1001), "request service at 1100")
+        expectEqual(Self.name(state.finish()), "request service")
+        expectEqual(Self.name(state.nextAction()), "write 20")
     }
 
     @Test func `what another thread is writing counts as sent only for the end of the use by an exchange`() {
         var state = Self.open()
-        #expect(state.hasSentAll && state.isSendingLast)
-        #expect(Self.send(&state, 10) == "write 10")
-        #expect(!state.hasSentAll && state.isSendingLast)
-        #expect(Self.send(&state, 5) == "none")
-        #expect(!state.isSendingLast)
-        #expect(Self.name(state.wrote(.done(10))) == "write 5")
-        #expect(state.isSendingLast)
-        #expect(Self.name(state.wrote(.done(2))) == "request service")
-        #expect(!state.hasSentAll && !state.isSendingLast)
+        expect(state.hasSentAll && state.isSendingLast)
+        expectEqual(Self.send(&state, 10), "write 10")
+        expect(!state.hasSentAll && state.isSendingLast)
+        expectEqual(Self.send(&state, 5), "none")
+        expect(!state.isSendingLast)
+        expectEqual(Self.name(state.wrote(.done(10))), "write 5")
+        expect(state.isSendingLast)
+        expectEqual(Self.name(state.wrote(.done(2))), "request service")
+        expect(!state.hasSentAll && !state.isSendingLast)
         _ = state.close()
-        #expect(!state.isSendingLast)
+        expect(!state.isSendingLast)
         // The server has answered before it has read a large body.
         var large = Self.open()
-        #expect(Self.send(&large, 20 << 10) == "write 20480")
-        #expect(!large.isSendingLast)
+        expectEqual(Self.send(&large, 20 << 10), "write 20480")
+        expect(!large.isSendingLast)
     }
 
     @Test func `closing discards buffered bytes`() {
         var state = Self.open()
-        #expect(Self.send(&state, 10) == "write 10")
-        #expect(Self.send(&state, 10) == "none")
+        expectEqual(Self.send(&state, 10), "write 10")
+        expectEqual(Self.send(&state, 10), "none")
         _ = state.close()
-        #expect(state.isWriting && state.bufferedBytes == 20)
+        expect(state.isWriting && state.bufferedBytes == 20)
         _ = state.wrote(.done(10))
-        #expect(!state.isWriting && state.bufferedBytes == 0)
+        expect(!state.isWriting && state.bufferedBytes == 0)
     }
 }

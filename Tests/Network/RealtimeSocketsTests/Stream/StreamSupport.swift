@@ -1,5 +1,6 @@
 import RealtimeSystem
 import RealtimeCore
+import TestSupport
 import Testing
 
 @testable import RealtimeSockets
@@ -182,7 +183,7 @@ func withPair(
         throw error
     }
     await pair.end()
-    #expect(atClient.seen.wrongThread == 0 && atServer.seen.wrongThread == 0)
+    expect(atClient.seen.wrongThread == 0 && atServer.seen.wrongThread == 0)
 }
 
 /// Blocks the thread of a loop until ``release()``, so that a test can inspect what is gathered meanwhile.
@@ -228,7 +229,7 @@ final class RawSocket: Sendable {
     static func listening() throws -> (RawSocket, Int) {
         let listener = RawSocket(socket(AF_INET, SystemSocket.stream, 0))
         let address = try #require(SocketAddress("127.0.0.1", port: 0))
-        #expect(address.withPointer { bind(listener.descriptor, $0, $1) } == 0)
+        expectEqual(address.withPointer { bind(listener.descriptor, $0, $1) }, 0)
         listen(listener.descriptor, 64)
         return (listener, try #require(SocketAddress(localOf: listener.descriptor)).port)
     }

@@ -17,14 +17,14 @@ struct StreamTests {
     @Test func `a stream sends and receives bytes`() async throws {
         try await withPair(server: Self.echo()) { pair in
             pair.client.send(pattern(1000))
-            #expect(await pair.atClient.bytes(1000) == pattern(1000))
+            await expectEqual(pair.atClient.bytes(1000), pattern(1000))
         }
     }
 
     @Test func `single bytes arrive in order`() async throws {
         try await withPair(server: Self.echo()) { pair in
             for byte in pattern(3000) { pair.client.send([byte]) }
-            #expect(await pair.atClient.bytes(3000) == pattern(3000))
+            await expectEqual(pair.atClient.bytes(3000), pattern(3000))
         }
     }
 
@@ -38,7 +38,7 @@ struct StreamTests {
         stream.connect(to: "127.0.0.1", port: listener.address.port)
         stream.send(pattern(100))
         let (_, atServer) = try await accepted.next()
-        #expect(await atServer.bytes(200) == pattern(100) + pattern(100))
+        await expectEqual(atServer.bytes(200), pattern(100) + pattern(100))
         loop.shutdown()
     }
 
@@ -47,12 +47,12 @@ struct StreamTests {
             let blocked = BlockedLoop(pair.loop)
             let (writes, wakeUps) = (pair.client.writes, pair.loop.counters.wakeUps)
             for number in 0..<64 { pair.client.send(pattern(195, seed: number)) }
-            #expect(pair.client.writes - writes == 1)
-            #expect(pair.client.bufferedBytes == 63 * 195)
+            expectEqual(pair.client.writes - writes, 1)
+            expectEqual(pair.client.bufferedBytes, 63 * 195)
             blocked.release()
-            #expect(await pair.atServer.bytes(64 * 195) == (0..<64).flatMap { pattern(195, seed: $0) })
-            #expect(pair.client.writes - writes == 2)
-            #expect(pair.loop.counters.wakeUps - wakeUps <= 1)
+            await expectEqual(pair.atServer.bytes(64 * 195), (0..<64).flatMap { pattern(195, seed: $0) })
+            expectEqual(pair.client.writes - writes, 2)
+            expect(pair.loop.counters.wakeUps - wakeUps <= 1)
         }
     }
 
@@ -66,11 +66,11 @@ struct StreamTests {
             let writes = pair.client.writes
             for number in 64..<128 { pair.client.send(pattern(195, seed: number)) }
             // The loop is not blocked, but it does not service the stream for an hour.
-            #expect(pair.client.writes - writes == 1)
-            #expect(pair.client.bufferedBytes == 63 * 195)
+            expectEqual(pair.client.writes - writes, 1)
+            expectEqual(pair.client.bufferedBytes, 63 * 195)
             pair.client.finishWriting()
-            #expect(await pair.atServer.bytes(128 * 195) == (0..<128).flatMap { pattern(195, seed: $0) })
-            #expect(pair.client.writes - writes == 2)
+            await expectEqual(pair.atServer.bytes(128 * 195), (0..<128).flatMap { pattern(195, seed: $0) })
+            expectEqual(pair.client.writes - writes, 2)
         }
     }
 
@@ -78,7 +78,7 @@ struct StreamTests {
         try await withPair(turnLimit: .milliseconds(1)) { pair in
             for burst in 1...20 {
                 for _ in 0..<64 { pair.client.send(pattern(195)) }
-                #expect(await pair.atServer.bytes(burst * 64 * 195).count == burst * 64 * 195)
+                await expectEqual(pair.atServer.bytes(burst * 64 * 195).count, burst * 64 * 195)
             }
         }
     }
@@ -89,8 +89,8 @@ struct StreamTests {
                 let writes = pair.client.writes
                 pair.client.send(pattern(195))
                 // Written although the turn limit is an hour, because the received bytes have ended the previous turn.
-                #expect(pair.client.writes == writes + 1)
-                #expect(pair.client.bufferedBytes == 0)
+                expectEqual(pair.client.writes, writes + 1)
+                expectEqual(pair.client.bufferedBytes, 0)
                 _ = await pair.atClient.bytes(number * 195)
                 await pair.loop.turn()
             }
@@ -102,7 +102,7 @@ struct StreamTests {
             let blocked = BlockedLoop(pair.loop)
             let writes = pair.client.writes
             for _ in 0..<10 { pair.client.send([1]) }
-            #expect(pair.client.writes == writes + 10)
+            expectEqual(pair.client.writes, writes + 10)
             blocked.release()
         }
     }
@@ -113,13 +113,13 @@ struct StreamTests {
             pair.server.pauseReading()
             pair.client.send(bytes)
             await pair.loop.turn()
-            #expect(pair.client.bufferedBytes > 0)
+            expect(pair.client.bufferedBytes > 0)
             pair.server.resumeReading()
             let seen = await pair.atServer.until { $0.bytes.count >= bytes.count }
-            #expect(seen.bytes == bytes)
+            expectEqual(seen.bytes, bytes)
             await pair.atClient.until { $0.drained > 0 }
-            #expect(pair.client.bufferedBytes == 0)
-            #expect(pair.atClient.seen.drained == 1)
+            expectEqual(pair.client.bufferedBytes, 0)
+            expectEqual(pair.atClient.seen.drained, 1)
         }
     }
 
@@ -128,7 +128,7 @@ struct StreamTests {
             pair.client.send(pattern(1000))
             _ = await pair.atClient.bytes(1000)
             await pair.loop.turn()
-            #expect(pair.atClient.seen.drained == 0)
+            expectEqual(pair.atClient.seen.drained, 0)
         }
     }
 
@@ -138,11 +138,11 @@ struct StreamTests {
             pair.client.send(pattern(1 << 20))
             await recorder.until { $0.reads == 1 }
             for _ in 0..<5 { await pair.loop.turn() }
-            #expect(recorder.seen.reads == 1)
+            expectEqual(recorder.seen.reads, 1)
             pair.server.resumeReading()
             await recorder.until { $0.reads == 2 }
             await pair.loop.turn()
-            #expect(recorder.seen.reads == 2)
+            expectEqual(recorder.seen.reads, 2)
         }
     }
 
@@ -162,9 +162,9 @@ struct StreamTests {
         let turns = loop.counters.turns
         for _ in 0..<1000 { sched_yield() }
         // There would be thousands if the hang-up were reported repeatedly.
-        #expect(loop.counters.turns - turns < 5)
+        expect(loop.counters.turns - turns < 5)
         stream.resumeReading()
-        #expect(await recorder.ended()?.code == .reset)
+        await expectEqual(recorder.ended()?.code, .reset)
         listener.close()
         loop.shutdown()
     }
@@ -174,13 +174,13 @@ struct StreamTests {
             pair.client.send(pattern(10))
             pair.client.finishWriting()
             pair.client.send([99])
-            #expect(await pair.atServer.ended() == nil)
-            #expect(pair.atServer.seen.bytes == pattern(10))
+            await expectNil(pair.atServer.ended())
+            expectEqual(pair.atServer.seen.bytes, pattern(10))
             pair.server.send(pattern(500_000))
             pair.server.finishWriting()
-            #expect(await pair.atClient.ended() == nil)
-            #expect(pair.atClient.seen.bytes == pattern(500_000))
-            #expect(pair.atClient.seen.ended == 1 && pair.atServer.seen.ended == 1)
+            await expectNil(pair.atClient.ended())
+            expectEqual(pair.atClient.seen.bytes, pattern(500_000))
+            expect(pair.atClient.seen.ended == 1 && pair.atServer.seen.ended == 1)
         }
     }
 
@@ -191,8 +191,8 @@ struct StreamTests {
             pair.client.finishWriting()
             await pair.loop.turn()
             pair.server.resumeReading()
-            #expect(await pair.atServer.ended() == nil)
-            #expect(pair.atServer.seen.bytes.count == 16 << 20)
+            await expectNil(pair.atServer.ended())
+            expectEqual(pair.atServer.seen.bytes.count, 16 << 20)
         }
     }
 
@@ -208,13 +208,13 @@ struct StreamTests {
             let peer = try listener.accepted()
             await recorder.opened()
             stream.finishWriting()
-            #expect(peer.receive(1).isEmpty)
+            expect(peer.receive(1).isEmpty)
             peer.finish()
-            #expect(await recorder.ended() == nil)
+            await expectNil(recorder.ended())
             peer.close()
         }
         await loop.turn()
-        #expect(closed == nil)
+        expectNil(closed)
         listener.close()
         loop.shutdown()
     }
@@ -228,13 +228,13 @@ struct StreamTests {
         let peer = try listener.accepted()
         await recorder.opened()
         peer.reset()
-        #expect(await recorder.ended()?.code == .reset)
+        await expectEqual(recorder.ended()?.code, .reset)
         stream.send([1, 2, 3])
         stream.resumeReading()
         stream.close()
         await loop.turn()
-        #expect(recorder.seen.ended == 1)
-        #expect(stream.bufferedBytes == 0)
+        expectEqual(recorder.seen.ended, 1)
+        expectEqual(stream.bufferedBytes, 0)
         listener.close()
         loop.shutdown()
     }
@@ -253,8 +253,8 @@ struct StreamTests {
         // A write detects the reset, before anything was read.
         for _ in 0..<100 where stream.bufferedBytes == 0 { stream.send([1]) }
         blocked.release()
-        #expect(await recorder.ended()?.code == .reset)
-        #expect(recorder.seen.bytes == pattern(100_000))
+        await expectEqual(recorder.ended()?.code, .reset)
+        expectEqual(recorder.seen.bytes, pattern(100_000))
         listener.close()
         loop.shutdown()
     }
@@ -274,7 +274,7 @@ struct StreamTests {
             stream.send([1])
             await loop.turn()
         }
-        #expect(recorder.seen.error?.code == .reset)
+        expectEqual(recorder.seen.error?.code, .reset)
         listener.close()
         loop.shutdown()
     }
@@ -285,9 +285,9 @@ struct StreamTests {
             pair.client.send(pattern(1 << 20))
             await recorder.until { $0.reads == 1 }
             let error = await pair.atClient.ended()
-            #expect(error == nil || error?.code == .reset)
+            expect(error == nil || error?.code == .reset)
             await pair.loop.turn()
-            #expect(recorder.seen.reads == 1 && recorder.seen.ended == 0)
+            expect(recorder.seen.reads == 1 && recorder.seen.ended == 0)
         }
     }
 
@@ -311,8 +311,8 @@ struct StreamTests {
         blocked.release()
         await loop.turn()
         await loop.turn()
-        #expect(first.1.seen.reads + second.1.seen.reads == 1)
-        #expect(first.1.seen.ended + second.1.seen.ended == 0)
+        expectEqual(first.1.seen.reads + second.1.seen.reads, 1)
+        expectEqual(first.1.seen.ended + second.1.seen.ended, 0)
         for socket in sockets { socket.close() }
         loop.shutdown()
     }
@@ -330,9 +330,9 @@ struct StreamTests {
                     }
                 }
                 let error = await pair.atServer.ended()
-                #expect(error == nil || error?.code == .reset)
-                #expect(pair.atClient.seen.ended == 0)
-                #expect(pair.client.bufferedBytes == 0)
+                expect(error == nil || error?.code == .reset)
+                expectEqual(pair.atClient.seen.ended, 0)
+                expectEqual(pair.client.bufferedBytes, 0)
             }
         }
     }
@@ -348,7 +348,7 @@ struct StreamTests {
             }
             let bytes = await pair.atServer.bytes(8 * 500 * 100)
             for start in stride(from: 0, to: bytes.count, by: 100) {
-                #expect(Set(bytes[start..<start + 100]).count == 1)
+                expectEqual(Set(bytes[start..<start + 100]).count, 1)
             }
         }
     }
@@ -380,7 +380,7 @@ struct StreamTests {
         _ = await first.1.bytes(512 << 10)
         let order = reads.withLock { $0 }
         let position = try #require(order.firstIndex(of: 1))
-        #expect(position <= SocketStream.readBudget)
+        expect(position <= SocketStream.readBudget)
         for socket in sockets { socket.close() }
         loop.shutdown()
     }
@@ -397,7 +397,7 @@ struct StreamTests {
                         stream.connect(to: "127.0.0.1", port: listener.address.port)
                         let bytes = pattern(300, seed: lane * 1000 + round)
                         stream.send(bytes)
-                        #expect(await recorder.bytes(300) == bytes)
+                        await expectEqual(recorder.bytes(300), bytes)
                         stream.send(bytes)
                         stream.close()
                     }
@@ -415,12 +415,12 @@ struct StreamTests {
         stream.connect(to: "127.0.0.1", port: port)
         await recorder.opened()
         loop.shutdown()
-        #expect(recorder.seen.error?.code == .closed)
+        expectEqual(recorder.seen.error?.code, .closed)
         stream.send([1])
         stream.close()
         let rejected = EventRecorder()
         SocketStream(loop: loop, events: rejected).connect(to: "127.0.0.1", port: port)
-        #expect(rejected.seen.error?.code == .closed)
+        expectEqual(rejected.seen.error?.code, .closed)
         listener.close()
     }
 }

@@ -1,4 +1,5 @@
 import RealtimeCore
+import TestSupport
 import Testing
 
 @testable import RealtimeSockets
@@ -41,10 +42,10 @@ import Testing
     @Test func `64 sends in a turn take two writes and one wake-up, when the turn ends`() {
         var batching = WriteBatching()
         let first = Self.turn(&batching, sends: 64, at: 0)
-        #expect(first == Cost(writes: 2, wakeUps: 1, delay: 1))
+        expectEqual(first, Cost(writes: 2, wakeUps: 1, delay: 1))
         for turn in 1...5 {
             let cost = Self.turn(&batching, sends: 64, at: Int64(turn) * 1000)
-            #expect(cost == Cost(writes: 2, wakeUps: 1, delay: Self.turnLimit), "turn \(turn)")
+            expectEqual(cost, Cost(writes: 2, wakeUps: 1, delay: Self.turnLimit), "turn \(turn)")
         }
     }
 
@@ -53,7 +54,7 @@ import Testing
         var batching = WriteBatching()
         for turn in 0..<5 {
             let cost = Self.turn(&batching, sends: sends, at: Int64(turn) * 1000)
-            #expect(cost == expected, "turn \(turn)")
+            expectEqual(cost, expected, "turn \(turn)")
         }
     }
 
@@ -62,10 +63,10 @@ import Testing
         let now = Instant(nanoseconds: 0)
         let blocked = batching.send(canWrite: false, turnLimit: Self.turnLimit, now: now)
         let pending = batching.send(canWrite: true, turnLimit: Self.turnLimit, now: now)
-        #expect(blocked == .gather && pending == .gather && batching.isPending)
+        expect(blocked == .gather && pending == .gather && batching.isPending)
         batching.clearPending()
         let next = batching.send(canWrite: true, turnLimit: Self.turnLimit, now: now)
-        #expect(next == .write)
+        expectEqual(next, .write)
     }
 
     @Test func `service is requested once, until the loop services the stream`() {
@@ -73,13 +74,13 @@ import Testing
         var requests = [batching.requestService(), batching.requestService()]
         batching.serviceBegan()
         requests.append(batching.requestService())
-        #expect(requests == [true, false, true])
+        expectEqual(requests, [true, false, true])
     }
 
     @Test func `hundreds of gathered sends are one burst`() {
         var batching = WriteBatching()
         _ = Self.turn(&batching, sends: 1000, at: 0)
         let next = Self.turn(&batching, sends: 2, at: 1000)
-        #expect(next.delay == Self.turnLimit)
+        expectEqual(next.delay, Self.turnLimit)
     }
 }

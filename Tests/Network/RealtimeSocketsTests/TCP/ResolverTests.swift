@@ -14,15 +14,15 @@ struct ResolverTests {
     ])
     func `IP addresses are parsed and formatted`(_ text: String, _ expected: String) throws {
         let address = try #require(SocketAddress(text, port: 80))
-        #expect(address.description == expected)
-        #expect(address.host == text)
+        expectEqual(address.description, expected)
+        expectEqual(address.host, text)
         let back = try #require(address.withPointer { pointer, _ in SocketAddress(pointer) })
-        #expect(back == address)
+        expectEqual(back, address)
     }
 
     @Test(arguments: ["localhost", "", "1.2.3.4.5", "::g", "[::1]", "host\u{0}name"])
     func `host names and invalid addresses are not parsed as IP addresses`(_ text: String) {
-        #expect(SocketAddress(text, port: 80) == nil)
+        expectNil(SocketAddress(text, port: 80))
     }
 
     @Test func `IP addresses are resolved synchronously`() {
@@ -30,7 +30,7 @@ struct ResolverTests {
         SystemResolver().resolve("192.0.2.7", port: 443) { result in
             addresses.withLock { $0 = (try? result.get()) ?? [] }
         }
-        #expect(addresses.withLock { $0 } == [SocketAddress("192.0.2.7", port: 443)])
+        expectEqual(addresses.withLock { $0 }, [SocketAddress("192.0.2.7", port: 443)])
     }
 
     private func resolve(_ host: String, with resolver: SystemResolver) async -> LookupResult {
@@ -42,8 +42,8 @@ struct ResolverTests {
 
     @Test func `localhost resolves to loopback addresses`() async throws {
         let addresses = try await self.resolve("localhost", with: SystemResolver()).get()
-        #expect(addresses.contains { ["127.0.0.1", "::1"].contains($0.host) })
-        #expect(Set(addresses).count == addresses.count)
+        expect(addresses.contains { ["127.0.0.1", "::1"].contains($0.host) })
+        expectEqual(Set(addresses).count, addresses.count)
     }
 
     @Test(arguments: ["name.invalid", "", "a..b", "local\u{0}host"])
@@ -52,8 +52,8 @@ struct ResolverTests {
             Issue.record("\(name) was found")
             return
         }
-        #expect(error.code == .nameNotFound)
-        #expect(error.message.contains(name))
+        expectEqual(error.code, .nameNotFound)
+        expect(error.message.contains(name))
     }
 
     @Test func `concurrent lookups of the same host all complete`() async {
@@ -62,7 +62,7 @@ struct ResolverTests {
             for _ in 0..<100 {
                 group.addTask { if case .success = await self.resolve("localhost", with: resolver) { true } else { false } }
             }
-            for await succeeded in group { #expect(succeeded) }
+            for await succeeded in group { expect(succeeded) }
         }
     }
 }

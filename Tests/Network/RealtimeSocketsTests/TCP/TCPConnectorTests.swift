@@ -41,21 +41,21 @@ struct TCPConnectorTests {
         let port = TestPort.refusing()
         SocketStream(loop: loop, events: recorder).connect(to: "127.0.0.1", port: port)
         let error = await recorder.ended()
-        #expect(error?.code == .refused)
-        #expect(error?.message.contains("127.0.0.1:\(port)") == true)
-        #expect(recorder.seen.opened == 0)
+        expectEqual(error?.code, .refused)
+        expectEqual(error?.message.contains("127.0.0.1:\(port)"), true)
+        expectEqual(recorder.seen.opened, 0)
         loop.shutdown()
     }
 
     @Test func `error messages contain the system's description of the error`() {
-        #expect(TransportError.lost(ECONNRESET).message.contains("reset by peer"))
-        #expect(TransportError.system(EMFILE, "do it").message.contains("Too many open files"))
+        expect(TransportError.lost(ECONNRESET).message.contains("reset by peer"))
+        expect(TransportError.system(EMFILE, "do it").message.contains("Too many open files"))
     }
 
     @Test func `a stream uses the shared loop by default`() async throws {
         let (recorder, port) = (EventRecorder(), TestPort.refusing())
         SocketStream(events: recorder).connect(to: "127.0.0.1", port: port)
-        #expect(await recorder.ended()?.code == .refused)
+        await expectEqual(recorder.ended()?.code, .refused)
     }
 
     @Test func `the stream connects to the first address that accepts`() async throws {
@@ -72,7 +72,7 @@ struct TCPConnectorTests {
         let addresses = ["::1", "127.0.0.2", "127.0.0.1"].compactMap { SocketAddress($0, port: port) }
         resolver.complete("many.test", .success(addresses))
         await recorder.opened()
-        #expect(recorder.seen.opened == 1)
+        expectEqual(recorder.seen.opened, 1)
         loop.shutdown()
     }
 
@@ -84,10 +84,10 @@ struct TCPConnectorTests {
                 to: "slow.test", port: 80, ConnectOptions(timeout: .seconds(600), resolver: resolver))
             await resolver.lookupStarted()
             pair.client.send(pattern(10))
-            #expect(await pair.atServer.bytes(10) == pattern(10))
-            #expect(slow.seen.ended == 0)
+            await expectEqual(pair.atServer.bytes(10), pattern(10))
+            expectEqual(slow.seen.ended, 0)
             resolver.complete("slow.test", .failure(TransportError(.nameNotFound, "slow.test has no address")))
-            #expect(await slow.ended()?.code == .nameNotFound)
+            await expectEqual(slow.ended()?.code, .nameNotFound)
         }
     }
 
@@ -104,7 +104,7 @@ struct TCPConnectorTests {
         resolver.complete("slow.test", .success([SocketAddress("127.0.0.1", port: port)!]))
         await loop.turn()
         loop.shutdown()
-        #expect(recorder.seen.opened == 0 && recorder.seen.ended == 0)
+        expect(recorder.seen.opened == 0 && recorder.seen.ended == 0)
         listener.close()
     }
 
@@ -115,8 +115,8 @@ struct TCPConnectorTests {
         let options = ConnectOptions(timeout: .milliseconds(1), resolver: resolver)
         SocketStream(loop: loop, events: recorder).connect(to: "never.test", port: 80, options)
         let error = await recorder.ended()
-        #expect(error?.code == .timedOut)
-        #expect(error?.message.contains("never.test:80") == true)
+        expectEqual(error?.code, .timedOut)
+        expectEqual(error?.message.contains("never.test:80"), true)
         // The result arrives after the stream has ended.
         resolver.complete("never.test", .success([]))
         loop.shutdown()
@@ -134,7 +134,7 @@ struct TCPConnectorTests {
         let recorder = EventRecorder()
         let loop = try EventLoop()
         SocketStream(loop: loop, events: recorder).connect(to: "127.0.0.1", port: port, ConnectOptions(timeout: .milliseconds(50)))
-        #expect(await recorder.ended()?.code == .timedOut)
+        await expectEqual(recorder.ended()?.code, .timedOut)
         loop.shutdown()
         for socket in sockets { socket.close() }
     }
@@ -151,7 +151,7 @@ struct TCPConnectorTests {
         }
         blocked.release()
         await recorder.opened()
-        #expect(recorder.seen.opened == 1)
+        expectEqual(recorder.seen.opened, 1)
         loop.shutdown()
         listener.close()
     }
@@ -170,7 +170,7 @@ struct TCPConnectorTests {
         await resolver.lookupStarted()
         resolver.complete("two.test", .success([SocketAddress("127.0.0.1", port: port)!, other]))
         await recorder.opened()
-        #expect(recorder.seen.opened == 1)
+        expectEqual(recorder.seen.opened, 1)
         loop.shutdown()
         for socket in sockets + [listener] { socket.close() }
     }
@@ -185,7 +185,7 @@ struct TCPConnectorTests {
         stream.close()
         await loop.turn()
         loop.shutdown()
-        #expect(recorder.seen.opened == 0 && recorder.seen.ended == 0)
+        expect(recorder.seen.opened == 0 && recorder.seen.ended == 0)
         for socket in sockets { socket.close() }
     }
 
@@ -197,7 +197,7 @@ struct TCPConnectorTests {
         stream.connect(to: "127.0.0.1", port: 80)
         await loop.turn()
         loop.shutdown()
-        #expect(recorder.seen.opened == 0 && recorder.seen.ended == 0)
+        expect(recorder.seen.opened == 0 && recorder.seen.ended == 0)
     }
 
     @Test(arguments: [0, -1, 65536, .max])
@@ -205,7 +205,7 @@ struct TCPConnectorTests {
         let recorder = EventRecorder()
         let loop = try EventLoop()
         SocketStream(loop: loop, events: recorder).connect(to: "127.0.0.1", port: port)
-        #expect(await recorder.ended()?.code == .invalidURL)
+        await expectEqual(recorder.ended()?.code, .invalidURL)
         loop.shutdown()
     }
 
@@ -217,7 +217,7 @@ struct TCPConnectorTests {
             to: "slow.test", port: 80, ConnectOptions(timeout: .seconds(600), resolver: resolver))
         await resolver.lookupStarted()
         loop.shutdown()
-        #expect(recorder.seen.error?.code == .closed)
+        expectEqual(recorder.seen.error?.code, .closed)
         resolver.complete("slow.test", .success([]))
     }
 }

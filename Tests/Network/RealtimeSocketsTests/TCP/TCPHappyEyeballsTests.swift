@@ -1,4 +1,5 @@
 import RealtimeCore
+import TestSupport
 import Testing
 
 @testable import RealtimeSockets
@@ -26,43 +27,43 @@ struct TCPHappyEyeballsTests {
 
     @Test(arguments: orders)
     func `address families alternate and IPv6 comes first`(_ given: [SocketAddress], _ expected: [SocketAddress]) {
-        #expect(HappyEyeballs.ordered(given) == expected)
+        expectEqual(HappyEyeballs.ordered(given), expected)
     }
 
     @Test func `the next attempt starts after a quarter of a second`() {
         var machine = self.machine()
-        #expect(machine.nextDeadline == self.at(10_000))
-        #expect(machine.resolved(.success([Self.v4[0], Self.v6[0]]), now: self.at(5)) == .connect(0, Self.v6[0]))
-        #expect(machine.nextDeadline == self.at(255))
-        #expect(machine.timeout(now: self.at(254)) == .none)
-        #expect(machine.timeout(now: self.at(255)) == .connect(1, Self.v4[0]))
-        #expect(machine.nextDeadline == self.at(10_000))
+        expectEqual(machine.nextDeadline, self.at(10_000))
+        expectEqual(machine.resolved(.success([Self.v4[0], Self.v6[0]]), now: self.at(5)), .connect(0, Self.v6[0]))
+        expectEqual(machine.nextDeadline, self.at(255))
+        expectEqual(machine.timeout(now: self.at(254)), .none)
+        expectEqual(machine.timeout(now: self.at(255)), .connect(1, Self.v4[0]))
+        expectEqual(machine.nextDeadline, self.at(10_000))
     }
 
     @Test func `the next attempt starts immediately after a failure`() {
         var machine = self.machine()
         _ = machine.resolved(.success([Self.v6[0], Self.v4[0]]), now: self.at(0))
-        #expect(machine.failed(0, Self.unreachable, now: self.at(1)) == .connect(1, Self.v4[0]))
-        #expect(machine.connected(1) == .use)
-        #expect(machine.nextDeadline == nil)
+        expectEqual(machine.failed(0, Self.unreachable, now: self.at(1)), .connect(1, Self.v4[0]))
+        expectEqual(machine.connected(1), .use)
+        expectNil(machine.nextDeadline)
     }
 
     @Test func `only the first established connection is used`() {
         var machine = self.machine()
         _ = machine.resolved(.success([Self.v6[0], Self.v4[0]]), now: self.at(0))
         _ = machine.timeout(now: self.at(250))
-        #expect(machine.connected(1) == .use)
-        #expect(machine.connected(0) == .discard)
-        #expect(machine.failed(0, Self.refused, now: self.at(300)) == .none)
-        #expect(machine.timeout(now: self.at(20_000)) == .none)
+        expectEqual(machine.connected(1), .use)
+        expectEqual(machine.connected(0), .discard)
+        expectEqual(machine.failed(0, Self.refused, now: self.at(300)), .none)
+        expectEqual(machine.timeout(now: self.at(20_000)), .none)
     }
 
     @Test func `connecting fails only after all attempts have failed`() {
         var machine = self.machine()
         _ = machine.resolved(.success([Self.v6[0], Self.v4[0]]), now: self.at(0))
         _ = machine.timeout(now: self.at(250))
-        #expect(machine.failed(0, Self.refused, now: self.at(260)) == .none)
-        #expect(machine.failed(1, Self.unreachable, now: self.at(270)) == .fail(Self.refused))
+        expectEqual(machine.failed(0, Self.refused, now: self.at(260)), .none)
+        expectEqual(machine.failed(1, Self.unreachable, now: self.at(270)), .fail(Self.refused))
     }
 
     @Test func `a refused connection takes precedence over an unreachable address`() {
@@ -70,32 +71,32 @@ struct TCPHappyEyeballsTests {
             var machine = self.machine()
             _ = machine.resolved(.success([Self.v6[0], Self.v4[0]]), now: self.at(0))
             _ = machine.failed(0, first, now: self.at(1))
-            #expect(machine.failed(1, second, now: self.at(2)) == .fail(Self.refused))
+            expectEqual(machine.failed(1, second, now: self.at(2)), .fail(Self.refused))
         }
     }
 
     @Test func `the time limit includes the lookup`() throws {
         var machine = self.machine()
         guard case .fail(let error) = machine.timeout(now: self.at(10_000)) else { throw Missing() }
-        #expect(error.code == .timedOut && error.message.contains("host:80"))
-        #expect(machine.resolved(.success([Self.v4[0]]), now: self.at(10_001)) == .none)
+        expect(error.code == .timedOut && error.message.contains("host:80"))
+        expectEqual(machine.resolved(.success([Self.v4[0]]), now: self.at(10_001)), .none)
     }
 
     @Test func `the time limit includes the attempts`() throws {
         var machine = self.machine()
         _ = machine.resolved(.success([Self.v4[0]]), now: self.at(9_999))
-        #expect(machine.nextDeadline == self.at(10_000))
+        expectEqual(machine.nextDeadline, self.at(10_000))
         guard case .fail(let error) = machine.timeout(now: self.at(10_000)) else { throw Missing() }
-        #expect(error.code == .timedOut)
-        #expect(machine.connected(0) == .discard)
+        expectEqual(error.code, .timedOut)
+        expectEqual(machine.connected(0), .discard)
     }
 
     @Test func `a lookup that fails or returns no addresses is an error`() throws {
         var machine = self.machine()
-        #expect(machine.resolved(.failure(Self.unreachable), now: self.at(1)) == .fail(Self.unreachable))
+        expectEqual(machine.resolved(.failure(Self.unreachable), now: self.at(1)), .fail(Self.unreachable))
         machine = self.machine()
         guard case .fail(let error) = machine.resolved(.success([]), now: self.at(1)) else { throw Missing() }
-        #expect(error.code == .nameNotFound)
+        expectEqual(error.code, .nameNotFound)
     }
 
     private struct Missing: Error {}

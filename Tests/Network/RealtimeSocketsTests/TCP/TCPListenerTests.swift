@@ -13,11 +13,11 @@ struct TCPListenerTests {
         options.port = TestPort.next()
         let first = try TCPListener(options, loops: [loop]) { _ in nil }
         let error = #expect(throws: TransportError.self) { try TCPListener(options, loops: [loop]) { _ in nil } }
-        #expect(error?.code == .addressInUse)
-        #expect(error?.message.contains("port 0") == true)
+        expectEqual(error?.code, .addressInUse)
+        expectEqual(error?.message.contains("port 0"), true)
         await first.stop()
         let second = try TCPListener(options, loops: [loop]) { _ in nil }
-        #expect(second.address == first.address)
+        expectEqual(second.address, first.address)
         loop.shutdown()
     }
 
@@ -40,7 +40,7 @@ struct TCPListenerTests {
         let target = host.contains(":") ? "::1" : "127.0.0.1"
         SocketStream(loop: loop, events: recorder).connect(to: target, port: listener.address.port)
         await recorder.opened()
-        #expect(recorder.seen.opened == 1)
+        expectEqual(recorder.seen.opened, 1)
         loop.shutdown()
     }
 
@@ -54,11 +54,11 @@ struct TCPListenerTests {
             let (stream, recorder) = try await accepted.next()
             isOnFirst.append(stream.loop === loops[0])
             socket.send([1])
-            #expect(await recorder.bytes(1) == [1])
-            #expect(recorder.seen.wrongThread == 0)
+            await expectEqual(recorder.bytes(1), [1])
+            expectEqual(recorder.seen.wrongThread, 0)
             socket.close()
         }
-        #expect(isOnFirst == [true, false, true, false])
+        expectEqual(isOnFirst, [true, false, true, false])
         for loop in loops { loop.shutdown() }
     }
 
@@ -78,10 +78,10 @@ struct TCPListenerTests {
         _ = try await accepted.next()
         await loop.turn()
         await loop.turn()
-        #expect(count.withLock { $0 } == 2)
+        expectEqual(count.withLock { $0 }, 2)
         first.close()
         let (_, third) = try await accepted.next()
-        #expect(await third.bytes(1) == [3])
+        await expectEqual(third.bytes(1), [3])
         for socket in sockets { socket.close() }
         loop.shutdown()
     }
@@ -93,7 +93,7 @@ struct TCPListenerTests {
         let listener = try TCPListener(options, loops: [loop]) { _ in nil }
         for _ in 0..<5 {
             let socket = try RawSocket.connected(to: listener.address.port)
-            #expect(socket.receive(1).isEmpty)
+            expect(socket.receive(1).isEmpty)
             socket.close()
         }
         loop.shutdown()
@@ -129,9 +129,9 @@ struct TCPListenerTests {
         await listener.stop()
         let rejected = EventRecorder()
         SocketStream(loop: loop, events: rejected).connect(to: "127.0.0.1", port: listener.address.port)
-        #expect(await rejected.ended()?.code == .refused)
+        await expectEqual(rejected.ended()?.code, .refused)
         socket.send([5])
-        #expect(await recorder.bytes(1) == [5])
+        await expectEqual(recorder.bytes(1), [5])
         socket.close()
         loop.shutdown()
         await listener.stop()

@@ -39,38 +39,38 @@ import Testing
             .trustingTestRoot, TLSServerConfiguration(TestCertificates.identity(example.certificate)), host: example.host)
         let result = pair.handshake()
         guard let rejection = example.rejection else {
-            #expect(result.client == .done(0))
-            #expect(result.server == .done(0))
+            expectEqual(result.client, .done(0))
+            expectEqual(result.server, .done(0))
             return
         }
         let failure = try #require(result.client.failure)
-        #expect(failure.code == .certificateRejected)
-        for text in rejection { #expect(failure.message.contains(text), "\(failure.message)") }
-        #expect(result.server.failure?.code == .tlsFailed)
+        expectEqual(failure.code, .certificateRejected)
+        for text in rejection { expect(failure.message.contains(text), "\(failure.message)") }
+        expectEqual(result.server.failure?.code, .tlsFailed)
     }
 
     @Test func `an unknown authority is rejected and the server is notified`() throws {
         var client = TLSConfiguration()
         client.trustRoots = .only([TestCertificates.pem("other-root")])
         let result = try TLSPair(client).handshake()
-        #expect(result.client.failure?.code == .certificateRejected)
+        expectEqual(result.client.failure?.code, .certificateRejected)
         let text = "its issuer is unknown; add the root certificate to `TLSConfiguration.trustRoots` of the transports"
-        #expect(result.client.failure?.message.contains(text) == true, "\(result)")
-        #expect(result.server.failure?.message.contains("the client rejected the server's certificate") == true, "\(result)")
+        expectEqual(result.client.failure?.message.contains(text), true, "\(result)")
+        expectEqual(result.server.failure?.message.contains("the client rejected the server's certificate"), true, "\(result)")
     }
 
     @Test func `a rejection names the setting in the words of the application`() throws {
         var client = TLSConfiguration()
         client.nameOfTrustRoots = "the file of --ca"
         let unknown = try TLSPair(client).handshake().client.failure?.message ?? ""
-        #expect(unknown.contains("add the root certificate to the file of --ca, or send"), "\(unknown)")
+        expect(unknown.contains("add the root certificate to the file of --ca, or send"), "\(unknown)")
         let server = TLSServerConfiguration(TestCertificates.identity("self-signed"))
         let selfSigned = try TLSPair(client, server).handshake().client.failure?.message ?? ""
-        #expect(selfSigned.contains("it is self-signed; if you trust it, add it to the file of --ca"), "\(selfSigned)")
+        expect(selfSigned.contains("it is self-signed; if you trust it, add it to the file of --ca"), "\(selfSigned)")
     }
 
     @Test func `the default configuration rejects the test root`() throws {
-        #expect(try TLSPair(TLSConfiguration()).handshake().client.failure?.code == .certificateRejected)
+        try expectEqual(TLSPair(TLSConfiguration()).handshake().client.failure?.code, .certificateRejected)
     }
 
     @Test(arguments: [
@@ -81,13 +81,13 @@ import Testing
     func `certificates in the configuration are trusted`(roots: TLSConfiguration.TrustRoots) throws {
         var client = TLSConfiguration()
         client.trustRoots = roots
-        #expect(try TLSPair(client).handshake().client == .done(0))
+        try expectEqual(TLSPair(client).handshake().client, .done(0))
     }
 
     @Test func `a self-signed certificate is trusted if it is one of the roots`() throws {
         var client = TLSConfiguration()
         client.trustRoots = .only([TestCertificates.pem("self-signed")])
-        #expect(try TLSPair(client, TLSServerConfiguration(TestCertificates.identity("self-signed"))).handshake().client == .done(0))
+        try expectEqual(TLSPair(client, TLSServerConfiguration(TestCertificates.identity("self-signed"))).handshake().client, .done(0))
     }
 
     @Test(arguments: ["expired", "self-signed", "other-host"])
@@ -112,8 +112,8 @@ import Testing
         client.identity = TestCertificates.client
         client.maximumVersion = version
         let pair = try TLSPair.connected(client, Self.requiringCertificates)
-        #expect(pair.server.write([1, 2, 3]) == .done(3))
-        #expect(pair.client.read().bytes == [1, 2, 3])
+        expectEqual(pair.server.write([1, 2, 3]), .done(3))
+        expectEqual(pair.client.read().bytes, [1, 2, 3])
     }
 
     /// In TLS 1.3, the client's handshake is complete before the server verifies the client's certificate.
@@ -123,13 +123,13 @@ import Testing
         if !canSetIdentity { client.nameOfIdentity = nil }
         let pair = try TLSPair(client, Self.requiringCertificates)
         let result = pair.handshake()
-        #expect(result.client == .done(0))
-        #expect(result.server.failure?.message.contains("the client did not send a certificate") == true, "\(result)")
+        expectEqual(result.client, .done(0))
+        expectEqual(result.server.failure?.message.contains("the client did not send a certificate"), true, "\(result)")
         let failure = pair.client.read().result.failure
-        #expect(failure?.code == .tlsFailed)
+        expectEqual(failure?.code, .tlsFailed)
         let advice = canSetIdentity ? "; set `TLSConfiguration.identity` of the transports" : ""
         let text = "the server requires a client certificate\(advice)."
-        #expect(failure?.message.hasSuffix(text) == true, "\(String(describing: failure))")
+        expectEqual(failure?.message.hasSuffix(text), true, "\(String(describing: failure))")
     }
 
     @Test func `a client with a certificate of an unknown authority is rejected`() throws {
@@ -137,9 +137,9 @@ import Testing
         client.identity = TLSIdentity(certificateChain: TestCertificates.pem("stranger"), privateKey: TestCertificates.pem("client-key"))
         let pair = try TLSPair(client, Self.requiringCertificates)
         let failure = pair.handshake().server.failure
-        #expect(failure?.code == .certificateRejected)
-        #expect(failure?.message.contains("The client certificate was rejected: its issuer is unknown") == true)
-        #expect(failure?.message.contains("subject CN = Stranger") == true)
-        #expect(pair.client.read().result.failure?.message.contains("the server rejected the client certificate") == true)
+        expectEqual(failure?.code, .certificateRejected)
+        expectEqual(failure?.message.contains("The client certificate was rejected: its issuer is unknown"), true)
+        expectEqual(failure?.message.contains("subject CN = Stranger"), true)
+        expectEqual(pair.client.read().result.failure?.message.contains("the server rejected the client certificate"), true)
     }
 }

@@ -10,9 +10,9 @@ import Testing
         var client = TLSConfiguration()
         client.library = .absent
         let error = try #require(throws: TransportError.self) { try TLSContext.client(client) }
-        #expect(error.code == .tlsUnavailable)
+        expectEqual(error.code, .tlsUnavailable)
         #if os(Linux)
-        for name in ["libssl.so.3", "libssl3", "openssl-libs"] { #expect(error.message.contains(name)) }
+        for name in ["libssl.so.3", "libssl3", "openssl-libs"] { expect(error.message.contains(name)) }
         #endif
 
         var server = TLSServerConfiguration.test
@@ -22,15 +22,15 @@ import Testing
 
     @Test func `the error for missing libraries names them`() throws {
         let error = try #require(throws: TransportError.self) { try OpenSSL(names: ["libnowhere.so.9", "/nowhere/libssl.so"]) }
-        #expect(error.code == .tlsUnavailable)
-        #expect(error.message.contains("none of the OpenSSL libraries libnowhere.so.9, /nowhere/libssl.so could be loaded"))
+        expectEqual(error.code, .tlsUnavailable)
+        expect(error.message.contains("none of the OpenSSL libraries libnowhere.so.9, /nowhere/libssl.so could be loaded"))
     }
 
     #if os(Linux)
     @Test func `the error for a library that is not OpenSSL names it`() throws {
         let error = try #require(throws: TransportError.self) { try OpenSSL(names: ["libm.so.6"]) }
-        #expect(error.code == .tlsUnavailable)
-        #expect(error.message.contains("libm.so.6 has no symbol "))
+        expectEqual(error.code, .tlsUnavailable)
+        expect(error.message.contains("libm.so.6 has no symbol "))
     }
     #endif
 
@@ -40,9 +40,9 @@ import Testing
         var dumped = ""
         dump(server, to: &dumped)
         for text in ["\(identity)", "\(server)", String(reflecting: server), dumped] {
-            #expect(!text.contains("secret") && !text.contains("115"), "\(text)")
+            expect(!text.contains("secret") && !text.contains("115"), "\(text)")
         }
-        #expect("\(identity.privateKey)" == "PEM of 12 bytes")
+        expectEqual("\(identity.privateKey)", "PEM of 12 bytes")
     }
 }
 
@@ -67,8 +67,8 @@ import Testing
     ])
     func `an identity that cannot be used is rejected with the reason`(certificate: PEM, key: PEM, text: String) throws {
         let error = try #require(throws: TransportError.self) { try TLSContext.server(Self.identity(certificate, key)) }
-        #expect(error.code == .invalidTLSConfiguration)
-        #expect(error.message.contains(text), "\(error.message)")
+        expectEqual(error.code, .invalidTLSConfiguration)
+        expect(error.message.contains(text), "\(error.message)")
     }
 
     @Test func `root certificates that cannot be read are rejected`() throws {
@@ -78,14 +78,14 @@ import Testing
     }
 
     @Test func `the context of the default configuration is shared`() throws {
-        #expect(try TLSContext.client(TLSConfiguration()) === TLSContext.client(TLSConfiguration()))
-        #expect(try TLSContext.client(.trustingTestRoot) !== TLSContext.client(.trustingTestRoot))
+        try expect(TLSContext.client(TLSConfiguration()) === TLSContext.client(TLSConfiguration()))
+        try expect(TLSContext.client(.trustingTestRoot) !== TLSContext.client(.trustingTestRoot))
     }
 
     @Test func `certificates can be passed as text`() throws {
         var client = TLSConfiguration()
         client.trustRoots = .only([.text(try String(contentsOfFile: TestCertificates.path("root"), encoding: .utf8))])
-        #expect(try TLSPair.connected(client).client.version == "TLSv1.3")
+        try expectEqual(TLSPair.connected(client).client.version, "TLSv1.3")
     }
 }
 
@@ -104,17 +104,17 @@ import Testing
         (Paths(file: "/nowhere.pem", directory: "/a:/b", areFromEnvironment: true), .files(nil, directory: "/a:/b")),
     ])
     func `a known bundle is used if the library's paths contain no certificates`(paths: Paths, source: SystemRoots.Source) throws {
-        #expect(try SystemRoots.choose(paths, bundles: ["/nowhere/else.pem", Self.bundle]) == source)
+        try expectEqual(SystemRoots.choose(paths, bundles: ["/nowhere/else.pem", Self.bundle]), source)
     }
 
     @Test func `a system without root certificates is detected`() throws {
-        #expect(try SystemRoots.choose(Paths(file: nil, directory: "/", areFromEnvironment: false), bundles: ["/nowhere", "/"]) == .none)
+        try expectEqual(SystemRoots.choose(Paths(file: nil, directory: "/", areFromEnvironment: false), bundles: ["/nowhere", "/"]), .none)
     }
 
     @Test func `paths in the environment without certificates are an error`() throws {
         let paths = Paths(file: "/nowhere.pem", directory: "/nowhere", areFromEnvironment: true)
         let error = try #require(throws: TransportError.self) { try SystemRoots.choose(paths, bundles: [Self.bundle]) }
-        #expect(error.code == .invalidTLSConfiguration)
-        #expect(error.message.contains("from /nowhere.pem: No such file or directory."), "\(error.message)")
+        expectEqual(error.code, .invalidTLSConfiguration)
+        expect(error.message.contains("from /nowhere.pem: No such file or directory."), "\(error.message)")
     }
 }

@@ -26,7 +26,7 @@ import Testing
             }
             try #require(moved, "\(received.count) of \(bytes.count) arrived")
         }
-        #expect(remaining.isEmpty)
+        expect(remaining.isEmpty)
         return received
     }
 
@@ -34,8 +34,8 @@ import Testing
     func `data of any size arrives in both directions`(count: Int, buffer: Int) throws {
         let pair = try TLSPair.connected()
         let bytes = Self.bytes(count)
-        #expect(try Self.transfer(bytes, from: pair.client, to: pair.server, buffer: buffer) == bytes)
-        #expect(try Self.transfer(bytes, from: pair.server, to: pair.client, buffer: buffer) == bytes)
+        try expectEqual(Self.transfer(bytes, from: pair.client, to: pair.server, buffer: buffer), bytes)
+        try expectEqual(Self.transfer(bytes, from: pair.server, to: pair.client, buffer: buffer), bytes)
     }
 
     @Test func `data arrives in both directions with TLS 1.2`() throws {
@@ -43,37 +43,37 @@ import Testing
         server.maximumVersion = .tls12
         let pair = try TLSPair.connected(.trustingTestRoot, server)
         let bytes = Self.bytes(300_000)
-        #expect(try Self.transfer(bytes, from: pair.client, to: pair.server, buffer: 1 << 16) == bytes)
-        #expect(try Self.transfer(bytes, from: pair.server, to: pair.client, buffer: 1 << 16) == bytes)
+        try expectEqual(Self.transfer(bytes, from: pair.client, to: pair.server, buffer: 1 << 16), bytes)
+        try expectEqual(Self.transfer(bytes, from: pair.server, to: pair.client, buffer: 1 << 16), bytes)
     }
 
     @Test func `a read without data waits for a readable socket`() throws {
         let pair = try TLSPair.connected()
-        #expect(pair.client.read().result == .wantRead)
-        #expect(pair.server.read().result == .wantRead)
+        expectEqual(pair.client.read().result, .wantRead)
+        expectEqual(pair.server.read().result, .wantRead)
     }
 
     @Test func `empty reads and writes have no effect`() throws {
         let pair = try TLSPair.connected()
-        #expect(pair.client.write([]) == .done(0))
-        #expect(pair.client.read(limit: 0).result == .done(0))
-        #expect(pair.server.read().result == .wantRead)
+        expectEqual(pair.client.write([]), .done(0))
+        expectEqual(pair.client.read(limit: 0).result, .done(0))
+        expectEqual(pair.server.read().result, .wantRead)
     }
 
     @Test func `one read returns the data of many records`() throws {
         let pair = try TLSPair.connected()
-        for number in 0..<100 { #expect(pair.server.write([UInt8(number)]) == .done(1)) }
+        for number in 0..<100 { expectEqual(pair.server.write([UInt8(number)]), .done(1)) }
         let read = pair.client.read()
-        #expect(read.bytes == (0..<100).map(UInt8.init))
-        #expect(pair.client.read().result == .wantRead)
+        expectEqual(read.bytes, (0..<100).map(UInt8.init))
+        expectEqual(pair.client.read().result, .wantRead)
     }
 
     @Test func `a read that fills its buffer leaves the remaining data for the next read`() throws {
         let pair = try TLSPair.connected()
-        #expect(pair.server.write(Self.bytes(1_000)) == .done(1_000))
-        #expect(pair.client.read(limit: 400).bytes.count == 400)
-        #expect(pair.client.read(limit: 600).bytes.count == 600)
-        #expect(pair.client.read().result == .wantRead)
+        expectEqual(pair.server.write(Self.bytes(1_000)), .done(1_000))
+        expectEqual(pair.client.read(limit: 400).bytes.count, 400)
+        expectEqual(pair.client.read(limit: 600).bytes.count, 600)
+        expectEqual(pair.client.read().result, .wantRead)
     }
 
     @Test func `a write to a full socket is partial, and the next one waits for a writable socket`() throws {
@@ -83,15 +83,15 @@ import Testing
             Issue.record("nothing was written")
             return
         }
-        #expect(count > 0 && count < bytes.count)
-        #expect(pair.client.write(bytes[count...]) == .wantWrite)
-        #expect(pair.client.shutdown() == .wantWrite)
+        expect(count > 0 && count < bytes.count)
+        expectEqual(pair.client.write(bytes[count...]), .wantWrite)
+        expectEqual(pair.client.shutdown(), .wantWrite)
         // The remaining bytes are in other memory, and followed by more.
         let remaining = Array(bytes[count...]) + [1, 2, 3]
         var received: [UInt8] = []
         while case (.done, let piece) = pair.server.read() { received += piece }
         received += try Self.transfer(remaining, from: pair.client, to: pair.server, buffer: 1 << 16)
-        #expect(received == bytes + [1, 2, 3])
+        expectEqual(received, bytes + [1, 2, 3])
     }
 
     @Test func `a record that arrives in pieces is returned when it is complete`() throws {
@@ -99,10 +99,10 @@ import Testing
         let record = try Self.record("hello", from: pair)
         for piece in record.dropLast() {
             pair.sockets.sendFromSecond([piece])
-            #expect(pair.client.read().result == .wantRead)
+            expectEqual(pair.client.read().result, .wantRead)
         }
         pair.sockets.sendFromSecond([record.last!])
-        #expect(pair.client.read().bytes == Array("hello".utf8))
+        expectEqual(pair.client.read().bytes, Array("hello".utf8))
     }
 
     @Test func `a record that was modified fails the connection`() throws {
@@ -111,21 +111,21 @@ import Testing
         record[record.count - 1] ^= 1
         pair.sockets.sendFromSecond(record)
         let failure = pair.client.read().result.failure
-        #expect(failure?.code == .tlsFailed)
-        #expect(pair.client.read().result.failure == failure)
+        expectEqual(failure?.code, .tlsFailed)
+        expectEqual(pair.client.read().result.failure, failure)
     }
 
     @Test func `unencrypted bytes after the handshake fail the connection`() throws {
         let pair = try TLSPair.connected()
         pair.sockets.sendFromSecond(Array("not a record".utf8))
-        #expect(pair.client.read().result.failure?.code == .tlsFailed)
+        expectEqual(pair.client.read().result.failure?.code, .tlsFailed)
     }
 
     /// A record of the server, taken from the socket before the client reads it.
     static func record(_ text: String, from pair: TLSPair) throws -> [UInt8] {
         // Reads the session tickets that follow the handshake.
-        #expect(pair.client.read().result == .wantRead)
-        #expect(pair.server.write(text.utf8) == .done(text.utf8.count))
+        expectEqual(pair.client.read().result, .wantRead)
+        expectEqual(pair.server.write(text.utf8), .done(text.utf8.count))
         let record = pair.sockets.receiveAtFirst()
         try #require(record.count > text.utf8.count)
         return record

@@ -12,11 +12,11 @@ import Testing
             signal(SIGPIPE, SIG_DFL)
             let pair = try TLSPair.connected()
             pair.sockets.closeSecond()
-            #expect(pair.client.write([1]).failure?.code == .reset)
+            expectEqual(pair.client.write([1]).failure?.code, .reset)
 
             let other = try TLSPair.connected()
             other.sockets.closeFirst()
-            #expect(other.server.shutdown().failure?.code == .reset)
+            expectEqual(other.server.shutdown().failure?.code, .reset)
         }
     }
 
@@ -34,7 +34,7 @@ import Testing
         await #expect(processExitsWith: .success) {
             setenv("SSL_CERT_FILE", TestCertificates.path("root"), 1)
             let pair = try TLSPair(TLSConfiguration())
-            #expect(pair.handshake().client == .done(0))
+            expectEqual(pair.handshake().client, .done(0))
         }
     }
 
@@ -42,8 +42,8 @@ import Testing
         await #expect(processExitsWith: .success) {
             setenv("REALTIME_LIBSSL", "/nowhere/libssl.so", 1)
             let error = try #require(throws: TransportError.self) { try TLSContext.client(TLSConfiguration()) }
-            #expect(error.code == .tlsUnavailable)
-            #expect(error.message.contains("/nowhere/libssl.so"))
+            expectEqual(error.code, .tlsUnavailable)
+            expect(error.message.contains("/nowhere/libssl.so"))
         }
     }
 
@@ -54,9 +54,9 @@ import Testing
             let error = try DescriptorShortage.during {
                 try #require(throws: TransportError.self) { try TLSContext.client(TLSConfiguration()) }
             }
-            #expect(error.code == .system && error.message.contains("Too many open files"), "\(error.message)")
+            expect(error.code == .system && error.message.contains("Too many open files"), "\(error.message)")
             let pair = try TLSPair(TLSConfiguration())
-            #expect(pair.handshake().client == .done(0))
+            expectEqual(pair.handshake().client, .done(0))
         }
     }
 
@@ -67,9 +67,9 @@ import Testing
             let error = try DescriptorShortage.during {
                 try #require(throws: TransportError.self) { try TLSContext.client(TLSConfiguration()) }
             }
-            #expect(error.code == .system && error.message.contains("root certificates"), "\(error.message)")
+            expect(error.code == .system && error.message.contains("root certificates"), "\(error.message)")
             let pair = try TLSPair(TLSConfiguration())
-            #expect(pair.handshake().client == .done(0))
+            expectEqual(pair.handshake().client, .done(0))
         }
     }
 
@@ -79,8 +79,8 @@ import Testing
             for path in ["/nowhere/roots.pem", TestCertificates.path("server-key")] {
                 setenv("SSL_CERT_FILE", path, 1)
                 let error = try #require(throws: TransportError.self) { try TLSContext.client(TLSConfiguration()) }
-                #expect(error.code == .invalidTLSConfiguration && error.message.contains(path), "\(error.message)")
-                #expect(error.message.contains("SSL_CERT_FILE"), "\(error.message)")
+                expect(error.code == .invalidTLSConfiguration && error.message.contains(path), "\(error.message)")
+                expect(error.message.contains("SSL_CERT_FILE"), "\(error.message)")
             }
         }
     }
@@ -111,8 +111,8 @@ import Testing
             let growth = ProcessUsage.now().residentKiB << 10 - before
             // The test runner itself can open or close a few.
             let more = ProcessUsage.now().descriptors - descriptors
-            #expect(more < 10, "\(more) more descriptors are open")
-            #expect(growth < 2 << 20, "\(growth) more bytes are in use")
+            expect(more < 10, "\(more) more descriptors are open")
+            expect(growth < 2 << 20, "\(growth) more bytes are in use")
         }
     }
 
@@ -134,7 +134,7 @@ import Testing
             let bytes = (ProcessUsage.now().residentKiB << 10 - before) / more.count
             // OpenSSL 3.0 uses 34 KB, and 3.5 with its keys for post-quantum key exchange 65 KB. Buffers that are not released would add
             // 64 KB.
-            #expect(bytes < 80 << 10, "a client's and a server's session use \(bytes) bytes")
+            expect(bytes < 80 << 10, "a client's and a server's session use \(bytes) bytes")
         }
     }
     #endif

@@ -31,8 +31,8 @@ import Testing
     ])
     func `valid text is accepted independently of how it is split`(_ text: String) {
         let bytes = Array(text.utf8)
-        #expect(bytes.withUnsafeBytes(UTF8Validator.isValid))
-        for size in 1...40 { #expect(self.check(bytes, pieces: size).isValid) }
+        expect(bytes.withUnsafeBytes(UTF8Validator.isValid))
+        for size in 1...40 { expect(self.check(bytes, pieces: size).isValid) }
     }
 
     @Test(arguments: [
@@ -43,21 +43,21 @@ import Testing
         let bytes = [UInt8](hex: hex)
         for padding in [0, 7, 8, 31, 32, 33] {
             let padded = [UInt8](repeating: 0x61, count: padding) + bytes
-            #expect(!padded.withUnsafeBytes(UTF8Validator.isValid))
-            for size in 1...padded.count { #expect(!self.check(padded, pieces: size).isValid) }
+            expect(!padded.withUnsafeBytes(UTF8Validator.isValid))
+            for size in 1...padded.count { expect(!self.check(padded, pieces: size).isValid) }
         }
     }
 
     @Test(arguments: [("C1", 1), ("E09F", 2), ("EDA0", 2), ("F08F", 2), ("F490", 2), ("F5", 1), ("61FF", 2), ("F09F41", 3), ("E4BDC3", 3)])
     func `an error is detected at the first invalid byte`(_ hex: String, _ count: Int) {
-        #expect(self.check([UInt8](hex: hex), pieces: 1).failedAt == count)
+        expectEqual(self.check([UInt8](hex: hex), pieces: 1).failedAt, count)
     }
 
     @Test func `all sequences of two bytes are accepted or rejected as by the standard library`() {
         for first in UInt8.min...UInt8.max {
             for second in UInt8.min...UInt8.max {
                 let bytes = [first, second]
-                #expect(bytes.withUnsafeBytes(UTF8Validator.isValid) == self.isValid(bytes))
+                expectEqual(bytes.withUnsafeBytes(UTF8Validator.isValid), self.isValid(bytes))
             }
         }
     }

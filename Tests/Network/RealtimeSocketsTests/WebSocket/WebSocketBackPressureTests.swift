@@ -150,15 +150,15 @@ struct WebSocketBackPressureTests {
             let request = frame(0x81, "request", key: Self.key)
             client.stream.send(Array((0..<requests).map { _ in request }.joined()))
             await events.untilIdle()
-            #expect(events.receivedCount < requests)
+            expect(events.receivedCount < requests)
             client.stream.resumeReading()
             let size = requests * (answerBytes + 4)
             await client.recorder.until { $0.ended > 0 || $0.bytes.count > size }
-            #expect(client.recorder.seen.ended == 0)
+            expectEqual(client.recorder.seen.ended, 0)
             // A message is counted after its answer was sent.
             try await eventually { events.receivedCount == requests }
             // 64 answers are 256 KiB. Deliveries become larger only while the client takes the answers.
-            #expect(events.mostBuffered <= 4 * SocketStream.highWater)
+            expect(events.mostBuffered <= 4 * SocketStream.highWater)
         }
     }
 
@@ -171,16 +171,16 @@ struct WebSocketBackPressureTests {
             while events.receivedCount < pongs, !Task.isCancelled { await events.pause() }
             client.stream.send((0..<requests).flatMap { frame(0x81, "\($0)", key: Self.key) } + frame(0x88, [0x03, 0xe8], key: Self.key))
             await events.untilIdle()
-            #expect(events.receivedCount < pongs + requests)
+            expect(events.receivedCount < pongs + requests)
             client.stream.resumeReading()
             let texts = await events.texts.wait(requests)
-            #expect(texts == (0..<requests).map { "\($0)" })
+            expectEqual(texts, (0..<requests).map { "\($0)" })
             // The close frame comes after the last one of the frames that waited.
             while !events.log.entries.contains(where: \.isClosed), !Task.isCancelled { await events.pause() }
-            #expect(events.log.entries.contains(.closed(nil)))
+            expect(events.log.entries.contains(.closed(nil)))
             let size = requests * (answerBytes + 10)
             await client.recorder.until { $0.ended > 0 || $0.bytes.count > size }
-            #expect(events.mostBuffered <= 4 * SocketStream.highWater)
+            expect(events.mostBuffered <= 4 * SocketStream.highWater)
         }
     }
 
@@ -192,13 +192,13 @@ struct WebSocketBackPressureTests {
         try await self.withIdleClient(events, tls: tls) { client, _ in
             client.stream.send((0..<requests).flatMap { frame(0x81, "\($0)", key: Self.key) })
             await events.untilIdle()
-            #expect(events.receivedCount < requests)
+            expect(events.receivedCount < requests)
             // The system's buffers are full, and one answer waits, perhaps behind a part of another one.
-            #expect(events.mostBuffered <= 2 * (answerBytes + 4))
+            expect(events.mostBuffered <= 2 * (answerBytes + 4))
             client.stream.resumeReading()
-            #expect(await events.texts.wait(requests) == (0..<requests).map { "\($0)" })
+            await expectEqual(events.texts.wait(requests), (0..<requests).map { "\($0)" })
             await client.recorder.until { $0.ended > 0 || $0.bytes.count > requests * (answerBytes + 4) }
-            #expect(client.recorder.seen.ended == 0)
+            expectEqual(client.recorder.seen.ended, 0)
         }
     }
 
@@ -209,12 +209,12 @@ struct WebSocketBackPressureTests {
             let block = Array((0..<1000).map { _ in ping }.joined())
             for _ in 0..<300 { client.stream.send(block) }
             await events.untilIdle()
-            #expect(events.receivedCount < 300_000)
+            expect(events.receivedCount < 300_000)
             client.stream.resumeReading()
             // Not every ping has a pong: while much output waits, only the latest one is answered.
             while events.receivedCount < 300_000, client.recorder.seen.ended == 0, !Task.isCancelled { await events.pause() }
-            #expect(client.recorder.seen.ended == 0 && events.receivedCount == 300_000)
-            #expect(events.mostBuffered <= 4 * SocketStream.highWater)
+            expect(client.recorder.seen.ended == 0 && events.receivedCount == 300_000)
+            expect(events.mostBuffered <= 4 * SocketStream.highWater)
         }
     }
 
@@ -225,9 +225,9 @@ struct WebSocketBackPressureTests {
             connection.enqueue(.binary([UInt8](repeating: 7, count: 64 << 20)))
             connection.flush()
             // The events send another message when writing is paused.
-            #expect(await events.log.wait(3) == [.opened, .paused, .closed(.tooLarge)])
+            await expectEqual(events.log.wait(3), [.opened, .paused, .closed(.tooLarge)])
             let error = try #require(events.errors.entries.first)
-            #expect(error.message.contains("1048576 bytes"))
+            expect(error.message.contains("1048576 bytes"))
         }
     }
 
@@ -237,10 +237,10 @@ struct WebSocketBackPressureTests {
             let request = frame(0x81, "request", key: Self.key)
             client.stream.send(Array((0..<20_000).map { _ in request }.joined()))
             try await eventually { events.log.entries.contains(where: \.isClosed) }
-            #expect(events.log.entries.last == .closed(.timedOut))
+            expectEqual(events.log.entries.last, .closed(.timedOut))
             let error = try #require(events.errors.entries.first)
-            #expect(error.message.contains("0.03 seconds") && error.message.contains("stall timeout"))
-            #expect(events.receivedCount < 20_000)
+            expect(error.message.contains("0.03 seconds") && error.message.contains("stall timeout"))
+            expect(events.receivedCount < 20_000)
         }
     }
 
@@ -251,12 +251,12 @@ struct WebSocketBackPressureTests {
             for round in 1...3 {
                 connection.enqueue(.binary([UInt8](repeating: 7, count: 64 << 20)))
                 connection.flush()
-                #expect(await events.log.wait(2 * round).last == .paused)
+                await expectEqual(events.log.wait(2 * round).last, .paused)
                 client.stream.resumeReading()
-                #expect(await events.log.wait(2 * round + 1).last == .resumed)
+                await expectEqual(events.log.wait(2 * round + 1).last, .resumed)
                 client.stream.pauseReading()
             }
-            #expect(events.log.entries == [.opened] + (0..<3).flatMap { _ in [GaugedEvents.Event.paused, .resumed] })
+            expectEqual(events.log.entries, [.opened] + (0..<3).flatMap { _ in [GaugedEvents.Event.paused, .resumed] })
         }
     }
 
@@ -267,9 +267,9 @@ struct WebSocketBackPressureTests {
             let request = frame(0x81, "request", key: Self.key)
             client.stream.send(Array((0..<40_000).map { _ in request }.joined()))
             try await eventually { events.log.entries.contains(where: \.isClosed) }
-            #expect(events.log.entries.last == .closed(.timedOut))
+            expectEqual(events.log.entries.last, .closed(.timedOut))
             // The first delivery is 64 frames, and the next ones are smaller.
-            #expect(events.mostBuffered <= 65 * 2004)
+            expect(events.mostBuffered <= 65 * 2004)
         }
     }
 
@@ -290,7 +290,7 @@ struct WebSocketBackPressureTests {
             let client = SocketWebSocket(request, id: ConnectionID(rawValue: 1), events: events, connector: connector, limits: limits)
             events.connection.withLock { $0 = client }
             client.open()
-            #expect(await events.log.wait(1) == [.opened])
+            await expectEqual(events.log.wait(1), [.opened])
             await handler.events.log.wait(1)
             try await body(client, try #require(handler.events.connections.withLock { $0.first }))
             client.abandon()
@@ -303,10 +303,10 @@ struct WebSocketBackPressureTests {
         try await self.withIdleServer(events) { client, server in
             for _ in 0..<4 { client.enqueue(.binary([UInt8](repeating: 7, count: 8 << 20))) }
             client.flush()
-            #expect(await events.log.wait(2) == [.opened, .paused])
+            await expectEqual(events.log.wait(2), [.opened, .paused])
             server.resumeReading()
             server.flush()
-            #expect(await events.log.wait(3) == [.opened, .paused, .resumed])
+            await expectEqual(events.log.wait(3), [.opened, .paused, .resumed])
         }
     }
 
@@ -316,7 +316,7 @@ struct WebSocketBackPressureTests {
         try await self.withIdleServer(events, limits: limits) { client, _ in
             for _ in 0..<4 { client.enqueue(.binary([UInt8](repeating: 7, count: 8 << 20))) }
             client.flush()
-            #expect(await events.log.wait(3) == [.opened, .paused, .closed(.timedOut)])
+            await expectEqual(events.log.wait(3), [.opened, .paused, .closed(.timedOut)])
         }
     }
 
@@ -327,7 +327,7 @@ struct WebSocketBackPressureTests {
             client.enqueue(.binary([UInt8](repeating: 7, count: 64 << 20)))
             client.enqueue(.text("one too many"))
             client.flush()
-            #expect(await events.log.wait(2).contains(.closed(.tooLarge)))
+            await expect(events.log.wait(2).contains(.closed(.tooLarge)))
         }
     }
 
@@ -340,7 +340,7 @@ struct WebSocketBackPressureTests {
         let client = SocketWebSocket(request, id: ConnectionID(rawValue: 1), events: events, connector: connector, limits: limits)
         client.enqueue(.binary([UInt8](repeating: 7, count: 5000)))
         client.enqueue(.binary([7]))
-        #expect(await events.log.wait(1) == [.closed(.tooLarge)])
+        await expectEqual(events.log.wait(1), [.closed(.tooLarge)])
         loop.shutdown()
     }
 }

@@ -1,5 +1,6 @@
 import RealtimeCore
 import RealtimeSockets
+import TestSupport
 import Testing
 
 @Suite struct WebSocketFrameDecoderTests {
@@ -50,8 +51,8 @@ import Testing
 
     @Test(arguments: streams) func `messages are decoded independently of how the input is split`(_ stream: Stream) {
         let expected = Decoded(messages: stream.messages)
-        #expect(decode([stream.bytes], role: stream.role) == expected)
-        for pieces in everySplit(stream.bytes) { #expect(decode(pieces, role: stream.role) == expected) }
+        expectEqual(decode([stream.bytes], role: stream.role), expected)
+        for pieces in everySplit(stream.bytes) { expectEqual(decode(pieces, role: stream.role), expected) }
     }
 
     struct Violation: Sendable, CustomTestStringConvertible {
@@ -100,53 +101,53 @@ import Testing
         let key: [UInt8]? = violation.role == .server ? Self.key : nil
         let bytes = frame(0x81, "before", key: key) + frame(0x82, [1], key: key) + violation.bytes + frame(0x81, "after", key: key)
         let whole = decode([bytes], role: violation.role)
-        #expect(whole.failure == violation.code)
-        #expect(Array(whole.messages.prefix(2)) == before)
-        #expect(!whole.messages.contains(.text("after")))
-        for pieces in everySplit(bytes) { #expect(decode(pieces, role: violation.role) == whole) }
+        expectEqual(whole.failure, violation.code)
+        expectEqual(Array(whole.messages.prefix(2)), before)
+        expect(!whole.messages.contains(.text("after")))
+        for pieces in everySplit(bytes) { expectEqual(decode(pieces, role: violation.role), whole) }
     }
 
     @Test func `invalid text is detected before its frame is complete`() {
         let bytes = frame(0x01, [0x61, 0xED, 0xA0, 0x80], claims: 100)
         let decoded = decode(bytes.map { [$0] }.dropLast())
-        #expect(decoded.failure == .invalidPayload)
+        expectEqual(decoded.failure, .invalidPayload)
     }
 
     @Test func `a frame over the limit is rejected by its header`() {
-        #expect(decode([frame(0x82, claims: 101)], limit: 100).failure == .tooLarge)
-        #expect(decode([frame(0x82, lengthBytes: 8, claims: UInt64(Int.max))], limit: 100).failure == .tooLarge)
-        #expect(decode([frame(0x82, [UInt8](repeating: 1, count: 100))], limit: 100).messages.count == 1)
+        expectEqual(decode([frame(0x82, claims: 101)], limit: 100).failure, .tooLarge)
+        expectEqual(decode([frame(0x82, lengthBytes: 8, claims: UInt64(Int.max))], limit: 100).failure, .tooLarge)
+        expectEqual(decode([frame(0x82, [UInt8](repeating: 1, count: 100))], limit: 100).messages.count, 1)
     }
 
     @Test func `a fragmented message over the limit is rejected by the header of the exceeding fragment`() {
         let first = frame(0x02, [UInt8](repeating: 1, count: 60)) + frame(0x00, [UInt8](repeating: 1, count: 40))
-        #expect(decode([first + frame(0x80)], limit: 100).messages.count == 1)
-        #expect(decode([first, frame(0x80, claims: 1)], limit: 100).failure == .tooLarge)
-        #expect(decode([first + frame(0x89, "ping") + frame(0x80)], limit: 100).messages.count == 2)
+        expectEqual(decode([first + frame(0x80)], limit: 100).messages.count, 1)
+        expectEqual(decode([first, frame(0x80, claims: 1)], limit: 100).failure, .tooLarge)
+        expectEqual(decode([first + frame(0x89, "ping") + frame(0x80)], limit: 100).messages.count, 2)
     }
 
     @Test func `a limit of zero accepts control frames and empty messages`() {
-        #expect(decode([frame(0x89, "x") + frame(0x81)], limit: 0).messages.count == 2)
+        expectEqual(decode([frame(0x89, "x") + frame(0x81)], limit: 0).messages.count, 2)
     }
 
     @Test func `the result reports whether there is a ping`() {
         var decoder = FrameDecoder(role: .client, messageLimit: 100)
         var batch = MessageBatch()
         let bytes = frame(0x89, "one") + frame(0x81, "text") + frame(0x89, "two") + frame(0x8A, "pong")
-        #expect(bytes.withUnsafeBytes { decoder.decode($0, into: &batch) }.hasPing)
+        expect(bytes.withUnsafeBytes { decoder.decode($0, into: &batch) }.hasPing)
         let others = frame(0x81, "text") + frame(0x8A, "pong")
-        #expect(!others.withUnsafeBytes { decoder.decode($0, into: &batch) }.hasPing)
+        expect(!others.withUnsafeBytes { decoder.decode($0, into: &batch) }.hasPing)
     }
 
     @Test func `a decoder takes less than 100 bytes`() {
-        #expect(MemoryLayout<FrameDecoder>.size < 100)
+        expect(MemoryLayout<FrameDecoder>.size < 100)
     }
 
     @Test func `an invalid frame leaves no bytes in the batch`() {
         var decoder = FrameDecoder(role: .client, messageLimit: 100)
         var batch = MessageBatch()
         _ = (frame(0x81, "good") + frame(0x81, [0xFF])).withUnsafeBytes { decoder.decode($0, into: &batch) }
-        #expect(batch.bytes == Array("good".utf8))
-        #expect(batch.entries.count == 1)
+        expectEqual(batch.bytes, Array("good".utf8))
+        expectEqual(batch.entries.count, 1)
     }
 }

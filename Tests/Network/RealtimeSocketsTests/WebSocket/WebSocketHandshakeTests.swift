@@ -1,5 +1,6 @@
 import RealtimeCore
 import RealtimeSockets
+import TestSupport
 import Testing
 
 @Suite struct WebSocketClientHandshakeTests {
@@ -45,10 +46,10 @@ import Testing
         let complete = self.receive([Array(text.utf8)], handshake, ends: ends)
         for pieces in everySplit(Array(text.utf8)) {
             let split = self.receive(pieces, handshake, ends: ends)
-            #expect(split.head == complete.head)
+            expectEqual(split.head, complete.head)
             // The messages may differ, because a rejection quotes the part of the body that has been received.
-            #expect(split.error?.code == complete.error?.code)
-            #expect(split.error?.status == complete.error?.status)
+            expectEqual(split.error?.code, complete.error?.code)
+            expectEqual(split.error?.status, complete.error?.status)
         }
         return complete.error
     }
@@ -60,11 +61,12 @@ import Testing
             subprotocols: ["chat.v2", "chat"])
         let sent = try self.make(request).sent
         let read = decodeRequests(sent).requests
-        #expect(sent.hasPrefix("GET /app/key?protocol=7 HTTP/1.1\r\nHost: [::1]:6001\r\n"))
-        #expect(sent.hasSuffix("\r\n\r\n"))
-        #expect(read.count == 1)
-        #expect(
-            read.first?.headers == [
+        expect(sent.hasPrefix("GET /app/key?protocol=7 HTTP/1.1\r\nHost: [::1]:6001\r\n"))
+        expect(sent.hasSuffix("\r\n\r\n"))
+        expectEqual(read.count, 1)
+        expectEqual(
+            read.first?.headers,
+            [
                 "Host": "[::1]:6001", "Authorization": "Bearer t", "Upgrade": "websocket", "Connection": "Upgrade",
                 "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version": "13", "Sec-WebSocket-Protocol": "chat.v2, chat",
             ])
@@ -102,8 +104,8 @@ import Testing
             let bytes = Array(text.utf8) + frame(0x81, "first")
             for pieces in everySplit(bytes) + [[bytes]] {
                 let result = self.receive(pieces, handshake)
-                #expect(result.head?.status == 101)
-                #expect(result.leftover == frame(0x81, "first"))
+                expectEqual(result.head?.status, 101)
+                expectEqual(result.leftover, frame(0x81, "first"))
             }
         }
     }
@@ -116,58 +118,58 @@ import Testing
         response("Sec-WebSocket-Extensions: permessage-deflate\r\n"), "HTTP/1.1 101 Switching Protocols\r\n\r\n", "nonsense\r\n\r\n",
     ])
     func `an invalid response is a protocol violation`(_ text: String) throws {
-        #expect(self.receive(text, try self.offer(["chat"]))?.code == .protocolViolation)
+        expectEqual(self.receive(text, try self.offer(["chat"]))?.code, .protocolViolation)
     }
 
     @Test func `a subprotocol that was not offered is a protocol violation`() throws {
-        #expect(self.receive(Self.response("Sec-WebSocket-Protocol: chat\r\n"), try self.offer())?.code == .protocolViolation)
+        expectEqual(self.receive(Self.response("Sec-WebSocket-Protocol: chat\r\n"), try self.offer())?.code, .protocolViolation)
     }
 
     @Test func `a status other than 101 is a rejection with the reason and the body`() throws {
         let handshake = try self.offer()
         let error = self.receive("HTTP/1.1 403 Forbidden\r\nContent-Length: 17\r\n\r\nThe key \nis wrong", handshake)
-        #expect(error?.code == .upgradeRejected)
-        #expect(error?.status == 403)
-        #expect(error?.message == "The server rejected the WebSocket with 403 Forbidden: The key is wrong.")
+        expectEqual(error?.code, .upgradeRejected)
+        expectEqual(error?.status, 403)
+        expectEqual(error?.message, "The server rejected the WebSocket with 403 Forbidden: The key is wrong.")
         let head = HTTPResponseHead(status: 403, reason: "Forbidden", headers: ["Content-Length": "17"])
-        #expect(error?.response == HTTPResponse(head, body: Array("The key \nis wrong".utf8)))
-        #expect(
-            self.receive("HTTP/1.1 302\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n", handshake)?.message
-                == "The server rejected the WebSocket with 302.")
-        #expect(self.receive("HTTP/1.1 200 OK\r\n\r\nnot whole", handshake, ends: true)?.status == 200)
+        expectEqual(error?.response, HTTPResponse(head, body: Array("The key \nis wrong".utf8)))
+        expectEqual(
+            self.receive("HTTP/1.1 302\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n", handshake)?.message,
+            "The server rejected the WebSocket with 302.")
+        expectEqual(self.receive("HTTP/1.1 200 OK\r\n\r\nnot whole", handshake, ends: true)?.status, 200)
         let basic =
             "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"x\"\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n"
-        #expect(self.receive(basic, handshake)?.status == 401)
+        expectEqual(self.receive(basic, handshake)?.status, 401)
     }
 
     @Test func `a rejection with a long body is reported before the body is complete`() throws {
         let body = String(repeating: "word ", count: 14_000)
         let response = "HTTP/1.1 500 Oops\r\nContent-Length: 100000\r\n\r\n\(body)"
         let error = self.receive([Array(response.utf8)], try self.offer()).error
-        #expect(error?.status == 500)
-        #expect((error?.message.count ?? 999) < 300)
-        #expect(error?.response?.body == Array(body.utf8.prefix(64 << 10)))
+        expectEqual(error?.status, 500)
+        expect((error?.message.count ?? 999) < 300)
+        expectEqual(error?.response?.body, Array(body.utf8.prefix(64 << 10)))
     }
 
     @Test func `a body that is not text is not quoted`() throws {
         let bytes = Array("HTTP/1.1 500 Oops\r\nContent-Length: 3\r\n\r\n".utf8) + [0x61, 0x00, 0xFF]
-        #expect(self.receive([bytes], try self.offer()).error?.message == "The server rejected the WebSocket with 500 Oops.")
+        expectEqual(self.receive([bytes], try self.offer()).error?.message, "The server rejected the WebSocket with 500 Oops.")
     }
 
     @Test func `a rejection is available before its body is complete`() throws {
         var handshake = try self.offer()
-        #expect(handshake.rejectionError == nil)
+        expectNil(handshake.rejectionError)
         let head = try Array("HTTP/1.1 503 Busy\r\nContent-Length: 100\r\n\r\nCome back".utf8).withUnsafeBytes { bytes in
             var input = bytes
             return try handshake.receive(&input)
         }
-        #expect(head == nil)
-        #expect(handshake.rejectionError?.status == 503)
+        expectNil(head)
+        expectEqual(handshake.rejectionError?.status, 503)
     }
 
     @Test(arguments: ["", "HTTP/1.1 101", "HTTP/1.1 101 Switching Protocols\r\n", "HTTP/1.1 100 Continue\r\n\r\n"])
     func `a connection that ends before the response is an error`(_ text: String) throws {
-        #expect(self.receive(text, try self.offer(), ends: true)?.code == .closed)
+        expectEqual(self.receive(text, try self.offer(), ends: true)?.code, .closed)
     }
 }
 
@@ -190,13 +192,13 @@ import Testing
             Issue.record("it was not accepted")
             return
         }
-        #expect(offer.subprotocols == ["chat.v2", "chat", "x"])
+        expectEqual(offer.subprotocols, ["chat.v2", "chat", "x"])
         let head = try ServerHandshake.accept(offer, subprotocol: "chat")
-        #expect(head.status == 101)
-        #expect(head.headers["Sec-WebSocket-Accept"] == WebSocketClientHandshakeTests.accept)
-        #expect(head.headers["Sec-WebSocket-Protocol"] == "chat")
-        #expect(head.headers["Sec-WebSocket-Extensions"] == nil)
-        #expect(try ServerHandshake.accept(offer, subprotocol: nil).headers["Sec-WebSocket-Protocol"] == nil)
+        expectEqual(head.status, 101)
+        expectEqual(head.headers["Sec-WebSocket-Accept"], WebSocketClientHandshakeTests.accept)
+        expectEqual(head.headers["Sec-WebSocket-Protocol"], "chat")
+        expectNil(head.headers["Sec-WebSocket-Extensions"])
+        try expectNil(ServerHandshake.accept(offer, subprotocol: nil).headers["Sec-WebSocket-Protocol"])
         #expect(throws: TransportError.self) { try ServerHandshake.accept(offer, subprotocol: "other") }
     }
 
@@ -215,8 +217,8 @@ import Testing
     @Test func `an unsupported version is rejected with the supported one`() {
         for version in [nil, "8", "14", "13, 8", "13x"] as [String?] {
             let response = self.rejection(ServerHandshake.check(self.request(["Sec-WebSocket-Version": version])))
-            #expect(response?.head.status == 426)
-            #expect(response?.head.headers["Sec-WebSocket-Version"] == "13")
+            expectEqual(response?.head.status, 426)
+            expectEqual(response?.head.headers["Sec-WebSocket-Version"], "13")
         }
     }
 
@@ -224,16 +226,16 @@ import Testing
         for key in [nil, "", "x", "dGhlIHNhbXBsZSBub25jZQ", "dGhlIHNhbXBsZSBub25jZQAA", "dGhlIHNhbXBsZSBub25j", "dGhlIHNhbXBsZSBub25jZR=="]
             as [String?]
         {
-            #expect(self.rejection(ServerHandshake.check(self.request(["Sec-WebSocket-Key": key])))?.head.status == 400)
+            expectEqual(self.rejection(ServerHandshake.check(self.request(["Sec-WebSocket-Key": key])))?.head.status, 400)
         }
         var twice = self.request()
         twice.headers.add("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")
-        #expect(self.rejection(ServerHandshake.check(twice))?.head.status == 400)
+        expectEqual(self.rejection(ServerHandshake.check(twice))?.head.status, 400)
     }
 
     @Test func `HTTP version and subprotocols are validated`() {
-        #expect(self.rejection(ServerHandshake.check(self.request(), isHTTP11: false))?.head.status == 400)
-        #expect(self.rejection(ServerHandshake.check(self.request(["Sec-WebSocket-Protocol": "a b"])))?.head.status == 400)
+        expectEqual(self.rejection(ServerHandshake.check(self.request(), isHTTP11: false))?.head.status, 400)
+        expectEqual(self.rejection(ServerHandshake.check(self.request(["Sec-WebSocket-Protocol": "a b"])))?.head.status, 400)
     }
 
     @Test func `client and server complete a handshake with each other`() throws {
@@ -252,6 +254,6 @@ import Testing
             var input = bytes
             return try client.receive(&input)
         }
-        #expect(head?.headers["Sec-WebSocket-Protocol"] == "two")
+        expectEqual(head?.headers["Sec-WebSocket-Protocol"], "two")
     }
 }

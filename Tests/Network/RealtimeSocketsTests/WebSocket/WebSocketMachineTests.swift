@@ -1,5 +1,6 @@
 import RealtimeCore
 import RealtimeSockets
+import TestSupport
 import Testing
 
 @Suite struct WebSocketMachineTests {
@@ -67,26 +68,26 @@ import Testing
     @Test(arguments: roles) func `messages are sent and received`(_ role: WebSocketRole) {
         var peer = Peer(role)
         let messages: [WebSocketMessage] = [.text("hello"), .binary([1, 2]), WebSocketMessage(.ping, [3]), WebSocketMessage(.pong, [])]
-        for message in messages { #expect(peer.send(message) == .appended) }
-        #expect(peer.written() == Decoded(messages: messages))
-        #expect(peer.receive(peer.frame(0x81, Array("hi".utf8))) == Self.none)
-        #expect(peer.messages == [.text("hi")])
-        #expect(peer.machine.nextDeadline == nil)
-        #expect(peer.wait(.seconds(1_000_000)) == Self.none)
+        for message in messages { expectEqual(peer.send(message), .appended) }
+        expectEqual(peer.written(), Decoded(messages: messages))
+        expectEqual(peer.receive(peer.frame(0x81, Array("hi".utf8))), Self.none)
+        expectEqual(peer.messages, [.text("hi")])
+        expectNil(peer.machine.nextDeadline)
+        expectEqual(peer.wait(.seconds(1_000_000)), Self.none)
     }
 
     @Test func `a ping or pong of more than 125 bytes is not sent`() {
         var peer = Peer(.client)
-        #expect(peer.send(WebSocketMessage(.ping, [UInt8](repeating: 0, count: 126))) == .tooLong)
-        #expect(peer.send(WebSocketMessage(.pong, [UInt8](repeating: 0, count: 126))) == .tooLong)
-        #expect(peer.output.isEmpty)
+        expectEqual(peer.send(WebSocketMessage(.ping, [UInt8](repeating: 0, count: 126))), .tooLong)
+        expectEqual(peer.send(WebSocketMessage(.pong, [UInt8](repeating: 0, count: 126))), .tooLong)
+        expect(peer.output.isEmpty)
     }
 
     @Test(arguments: roles) func `every ping in a read gets a pong, in order`(_ role: WebSocketRole) {
         var peer = Peer(role)
         _ = peer.receive(peer.frame(0x89, [1]) + peer.frame(0x89, [2]) + peer.frame(0x81, [0x61]) + peer.frame(0x8A, [3]))
-        #expect(peer.written() == Decoded(messages: [WebSocketMessage(.pong, [1]), WebSocketMessage(.pong, [2])]))
-        #expect(peer.messages.count == 4)
+        expectEqual(peer.written(), Decoded(messages: [WebSocketMessage(.pong, [1]), WebSocketMessage(.pong, [2])]))
+        expectEqual(peer.messages.count, 4)
     }
 
     @Test func `the latest pong waits until the backlog has been sent`() {
@@ -94,95 +95,94 @@ import Testing
         _ = peer.send(.binary([UInt8](repeating: 0, count: WebSocketMachine.pongBacklogLimit)))
         let unsent = peer.output.count
         for ping: UInt8 in 1...200 { _ = peer.receive(peer.frame(0x89, [ping])) }
-        #expect(peer.output.count == unsent)
+        expectEqual(peer.output.count, unsent)
         _ = peer.written()
         peer.machine.drained(output: &peer.output)
-        #expect(peer.written() == Decoded(messages: [WebSocketMessage(.pong, [200])]))
+        expectEqual(peer.written(), Decoded(messages: [WebSocketMessage(.pong, [200])]))
         peer.machine.drained(output: &peer.output)
-        #expect(peer.output.isEmpty)
+        expect(peer.output.isEmpty)
     }
 
     /// Otherwise, a stream might not report that it has drained, and the pong would never be sent.
     @Test func `a pong is held back only if the stream reports that it has drained`() {
-        #expect(WebSocketMachine.pongBacklogLimit >= SocketStream.highWater)
+        expect(WebSocketMachine.pongBacklogLimit >= SocketStream.highWater)
     }
 
     @Test(arguments: roles) func `a reply to a message precedes the close frame for a violation in the same read`(_ role: WebSocketRole) {
         var peer = Peer(role)
         var batch = MessageBatch()
         let result = peer.process(peer.frame(0x81, [0x61]) + peer.frame(0xC1, [0x62]), into: &batch)
-        #expect(batch.messages == [.text("a")])
-        #expect(peer.send(.text("a")) == .appended)
+        expectEqual(batch.messages, [.text("a")])
+        expectEqual(peer.send(.text("a")), .appended)
         _ = peer.machine.conclude(result.end!, output: &peer.output, now: peer.now)
         let written = peer.written()
-        #expect(written.messages == [.text("a")])
-        #expect(written.end != nil)
+        expectEqual(written.messages, [.text("a")])
+        expect(written.end != nil)
     }
 
     @Test(arguments: roles) func `after both close frames the server ends the connection`(_ role: WebSocketRole) {
         var peer = Peer(role)
-        #expect(peer.close(.goingAway, "bye") == true)
-        #expect(peer.written() == Decoded(end: .close(.goingAway, "bye")))
-        #expect(peer.close() == false)
-        #expect(peer.send(.text("late")) == .closed)
-        #expect(peer.output.isEmpty)
-        #expect(!peer.machine.isOpen)
+        expectEqual(peer.close(.goingAway, "bye"), true)
+        expectEqual(peer.written(), Decoded(end: .close(.goingAway, "bye")))
+        expectEqual(peer.close(), false)
+        expectEqual(peer.send(.text("late")), .closed)
+        expect(peer.output.isEmpty)
+        expect(!peer.machine.isOpen)
         // Messages that the peer sent before it received our close frame are delivered, but its pings get no pong.
-        #expect(peer.receive(peer.frame(0x81, [0x61]) + peer.frame(0x89)) == Self.none)
-        #expect(peer.messages == [.text("a"), WebSocketMessage(.ping, [])])
+        expectEqual(peer.receive(peer.frame(0x81, [0x61]) + peer.frame(0x89)), Self.none)
+        expectEqual(peer.messages, [.text("a"), WebSocketMessage(.ping, [])])
         let step = peer.receive(peer.closeFrame(1001))
-        #expect(step == WebSocketMachine.Step(closed: .requested, socket: role == .server ? .finishWriting : .keep))
-        #expect(peer.output.isEmpty)
-        #expect(peer.machine.endOfStream() == WebSocketMachine.Step(closed: nil, socket: .drop))
-        #expect(peer.machine.endOfStream() == Self.none)
-        #expect(peer.machine.nextDeadline == nil)
+        expectEqual(step, WebSocketMachine.Step(closed: .requested, socket: role == .server ? .finishWriting : .keep))
+        expect(peer.output.isEmpty)
+        expectEqual(peer.machine.endOfStream(), WebSocketMachine.Step(closed: nil, socket: .drop))
+        expectEqual(peer.machine.endOfStream(), Self.none)
+        expectNil(peer.machine.nextDeadline)
     }
 
     @Test(arguments: roles) func `the peer's close frame is echoed`(_ role: WebSocketRole) {
         var peer = Peer(role)
         let step = peer.receive(peer.frame(0x81, [0x61]) + peer.closeFrame(4001, "why") + peer.frame(0x81, [0x62]))
-        #expect(
-            step == WebSocketMachine.Step(closed: .peer(CloseCode(rawValue: 4001), "why"), socket: role == .server ? .finishWriting : .keep)
-        )
-        #expect(peer.messages == [.text("a")])
-        #expect(peer.written() == Decoded(end: .close(CloseCode(rawValue: 4001), "")))
-        #expect(peer.send(.text("late")) == .closed)
-        #expect(peer.close() == false)
-        #expect(peer.receive(peer.frame(0x81, [0x63])) == Self.none)
-        #expect(peer.messages.count == 1)
-        #expect(peer.output.isEmpty)
+        expectEqual(
+            step, WebSocketMachine.Step(closed: .peer(CloseCode(rawValue: 4001), "why"), socket: role == .server ? .finishWriting : .keep))
+        expectEqual(peer.messages, [.text("a")])
+        expectEqual(peer.written(), Decoded(end: .close(CloseCode(rawValue: 4001), "")))
+        expectEqual(peer.send(.text("late")), .closed)
+        expectEqual(peer.close(), false)
+        expectEqual(peer.receive(peer.frame(0x81, [0x63])), Self.none)
+        expectEqual(peer.messages.count, 1)
+        expect(peer.output.isEmpty)
     }
 
     @Test(arguments: roles) func `a close without a code is echoed without one`(_ role: WebSocketRole) {
         var peer = Peer(role)
-        #expect(peer.receive(peer.frame(0x88)).closed == .peer(.noStatus, ""))
-        #expect(peer.written() == Decoded(end: .close(.noStatus, "")))
+        expectEqual(peer.receive(peer.frame(0x88)).closed, .peer(.noStatus, ""))
+        expectEqual(peer.written(), Decoded(end: .close(.noStatus, "")))
     }
 
     @Test func `the pong for a ping in the same read as a close frame is sent first`() {
         var peer = Peer(.client)
         _ = peer.receive(peer.frame(0x89, [7]) + peer.closeFrame(1000))
-        #expect(peer.written() == Decoded(messages: [WebSocketMessage(.pong, [7])], end: .close(.normal, "")))
+        expectEqual(peer.written(), Decoded(messages: [WebSocketMessage(.pong, [7])], end: .close(.normal, "")))
     }
 
     @Test func `a peer that does not respond to a close frame is dropped`() {
         var peer = Peer(.client)
         _ = peer.close()
-        #expect(peer.machine.nextDeadline == peer.now.advanced(by: .seconds(5)))
-        #expect(peer.wait(.milliseconds(4999)) == Self.none)
-        #expect(peer.receive(peer.frame(0x81, [0x61])) == Self.none)
-        #expect(peer.wait(.milliseconds(1)) == WebSocketMachine.Step(closed: .requested, socket: .drop))
-        #expect(peer.wait(.seconds(10)) == Self.none)
-        #expect(peer.machine.nextDeadline == nil)
+        expectEqual(peer.machine.nextDeadline, peer.now.advanced(by: .seconds(5)))
+        expectEqual(peer.wait(.milliseconds(4999)), Self.none)
+        expectEqual(peer.receive(peer.frame(0x81, [0x61])), Self.none)
+        expectEqual(peer.wait(.milliseconds(1)), WebSocketMachine.Step(closed: .requested, socket: .drop))
+        expectEqual(peer.wait(.seconds(10)), Self.none)
+        expectNil(peer.machine.nextDeadline)
     }
 
     @Test(arguments: roles) func `a peer that does not end the connection is dropped`(_ role: WebSocketRole) {
         var peer = Peer(role)
         _ = peer.receive(peer.closeFrame(1000))
-        #expect(peer.machine.nextDeadline == peer.now.advanced(by: .seconds(1)))
-        #expect(peer.wait(.milliseconds(999)) == Self.none)
-        #expect(peer.wait(.milliseconds(1)) == WebSocketMachine.Step(closed: nil, socket: .drop))
-        #expect(peer.machine.failed(TransportError(.reset, "reset")) == Self.none)
+        expectEqual(peer.machine.nextDeadline, peer.now.advanced(by: .seconds(1)))
+        expectEqual(peer.wait(.milliseconds(999)), Self.none)
+        expectEqual(peer.wait(.milliseconds(1)), WebSocketMachine.Step(closed: nil, socket: .drop))
+        expectEqual(peer.machine.failed(TransportError(.reset, "reset")), Self.none)
     }
 
     @Test func `an end of stream without a close frame is an error`() {
@@ -192,23 +192,23 @@ import Testing
             Issue.record("\(step)")
             return
         }
-        #expect(error.code == .closed)
-        #expect(step.socket == .drop)
-        #expect(peer.send(.text("late")) == .closed)
+        expectEqual(error.code, .closed)
+        expectEqual(step.socket, .drop)
+        expectEqual(peer.send(.text("late")), .closed)
     }
 
     @Test func `an end of stream or an error while closing is reported as the requested close`() {
         var (ended, failed) = (Peer(.client), Peer(.server))
         _ = (ended.close(), failed.close())
-        #expect(ended.machine.endOfStream() == WebSocketMachine.Step(closed: .requested, socket: .drop))
-        #expect(failed.machine.failed(TransportError(.reset, "reset")) == WebSocketMachine.Step(closed: .requested, socket: .drop))
+        expectEqual(ended.machine.endOfStream(), WebSocketMachine.Step(closed: .requested, socket: .drop))
+        expectEqual(failed.machine.failed(TransportError(.reset, "reset")), WebSocketMachine.Step(closed: .requested, socket: .drop))
     }
 
     @Test func `a socket error is reported once`() {
         var peer = Peer(.client)
         let error = TransportError(.reset, "reset")
-        #expect(peer.machine.failed(error) == WebSocketMachine.Step(closed: .transport(error), socket: .drop))
-        #expect(peer.machine.failed(error) == Self.none)
+        expectEqual(peer.machine.failed(error), WebSocketMachine.Step(closed: .transport(error), socket: .drop))
+        expectEqual(peer.machine.failed(error), Self.none)
     }
 
     @Test(arguments: roles) func `a violation sends its close code and ends the connection`(_ role: WebSocketRole) {
@@ -224,17 +224,17 @@ import Testing
                 Issue.record("\(step)")
                 continue
             }
-            #expect(error.code == kind)
-            #expect(step.socket == .finishWriting)
-            #expect(peer.messages == [.text("a")])
+            expectEqual(error.code, kind)
+            expectEqual(step.socket, .finishWriting)
+            expectEqual(peer.messages, [.text("a")])
             guard case .close(let sent, let reason)? = peer.written().end else {
                 Issue.record("no close frame was sent")
                 continue
             }
-            #expect(sent == code)
-            #expect(error.message.hasPrefix(reason))
-            #expect(peer.receive(peer.frame(0x81, [0x62])) == Self.none)
-            #expect(peer.machine.endOfStream() == WebSocketMachine.Step(closed: nil, socket: .drop))
+            expectEqual(sent, code)
+            expect(error.message.hasPrefix(reason))
+            expectEqual(peer.receive(peer.frame(0x81, [0x62])), Self.none)
+            expectEqual(peer.machine.endOfStream(), WebSocketMachine.Step(closed: nil, socket: .drop))
         }
     }
 
@@ -242,8 +242,8 @@ import Testing
         var peer = Peer(.client)
         _ = peer.close()
         _ = peer.written()
-        #expect(peer.receive(peer.frame(0x83)) == WebSocketMachine.Step(closed: .requested, socket: .drop))
-        #expect(peer.output.isEmpty)
+        expectEqual(peer.receive(peer.frame(0x83)), WebSocketMachine.Step(closed: .requested, socket: .drop))
+        expect(peer.output.isEmpty)
     }
 
     @Test func `close frames that cross on the wire are reported as one close`() {
@@ -252,8 +252,8 @@ import Testing
         _ = server.close(.goingAway, "server")
         let (fromClient, fromServer) = (client.output, server.output)
         (client.output, server.output) = ([], [])
-        #expect(client.receive(fromServer) == WebSocketMachine.Step(closed: .requested, socket: .keep))
-        #expect(server.receive(fromClient) == WebSocketMachine.Step(closed: .requested, socket: .finishWriting))
-        #expect(client.output.isEmpty && server.output.isEmpty)
+        expectEqual(client.receive(fromServer), WebSocketMachine.Step(closed: .requested, socket: .keep))
+        expectEqual(server.receive(fromClient), WebSocketMachine.Step(closed: .requested, socket: .finishWriting))
+        expect(client.output.isEmpty && server.output.isEmpty)
     }
 }

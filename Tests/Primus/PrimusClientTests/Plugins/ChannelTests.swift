@@ -17,22 +17,22 @@ import Testing
         let messages = channel.messages.makeAsyncIterator()
         try await channel.write(["a": 1])
         let id = Self.id(try await fixture.server.received(1)[0])
-        #expect(fixture.server.received.all == [#"[1,"\#(id)","news"]"#, #"[0,"\#(id)","news",{"a":1}]"#])
+        expectEqual(fixture.server.received.all, [#"[1,"\#(id)","news"]"#, #"[0,"\#(id)","news",{"a":1}]"#])
         fixture.server.send(#"[0,"\#(id)","news",5]"#, #"[0,"\#(id)","news"]"#)
         let (number, null) = (try #require(await messages.next()), try #require(await messages.next()))
-        #expect(try number.decode(as: Int.self) == 5)
-        #expect(try null.value == nil)
-        #expect(channel.isJoined)
+        try expectEqual(number.decode(as: Int.self), 5)
+        try expectNil(null.value)
+        expect(channel.isJoined)
         channel.leave()
         channel.leave()
-        #expect(await messages.next() == nil)
-        #expect(!channel.isJoined)
-        #expect(fixture.server.received.all.last == #"[2,"\#(id)","news"]"#)
-        #expect(fixture.server.received.all.count == 3)
+        await expectNil(messages.next())
+        expect(!channel.isJoined)
+        expectEqual(fixture.server.received.all.last, #"[2,"\#(id)","news"]"#)
+        expectEqual(fixture.server.received.all.count, 3)
         let error = await primusError { try await channel.write(1) }
-        #expect(error?.code == .ended)
+        expectEqual(error?.code, .ended)
         let late = channel.messages.makeAsyncIterator()
-        #expect(await late.next() == nil)
+        await expectNil(late.next())
     }
 
     @Test func `messages of other channels don't arrive, and are ignored if nothing has joined`() async throws {
@@ -41,15 +41,15 @@ import Testing
         let (first, second) = (fixture.primus.channel("a"), fixture.primus.channel("a"))
         let (one, two) = (first.messages.makeAsyncIterator(), second.messages.makeAsyncIterator())
         let ids = try await fixture.server.received(2).map { Self.id($0) }
-        #expect(ids[0] != ids[1])
+        expect(ids[0] != ids[1])
         fixture.server.send(
             #"[0,"other","a",0]"#, #"[0,"\#(ids[0])","b",0]"#, #"[1,"\#(ids[0])","a"]"#, #"[2,"other","a"]"#, #"[0,"\#(ids[1])","a",2]"#,
             #"[0,"\#(ids[0])","a",1]"#, #"[5,"x","y"]"#)
         let (fromOne, fromTwo) = (try #require(await one.next()), try #require(await two.next()))
-        #expect(try fromOne.decode(as: Int.self) == 1)
-        #expect(try fromTwo.decode(as: Int.self) == 2)
-        #expect(try await all.next()?.value == [5, "x", "y"], "not a packet")
-        #expect(fixture.primus.counters.messagesIgnored == 4)
+        try expectEqual(fromOne.decode(as: Int.self), 1)
+        try expectEqual(fromTwo.decode(as: Int.self), 2)
+        try await expectEqual(all.next()?.value, [5, "x", "y"], "not a packet")
+        expectEqual(fixture.primus.counters.messagesIgnored, 4)
     }
 
     @Test func `channels are joined again, before the messages of the queue, and those that were left aren't`() async throws {
@@ -62,12 +62,12 @@ import Testing
         try await fixture.primus.opened()
         let second = fixture.primus.channel("second")
         let id = Self.id(try await fixture.server.received(3)[0])
-        #expect(fixture.server.received.all[..<2] == [#"[1,"\#(id)","first"]"#, #""queued""#])
+        expectEqual(fixture.server.received.all[..<2], [#"[1,"\#(id)","first"]"#, #""queued""#])
         let other = Self.id(fixture.server.received.all[2])
         try await fixture.reconnect()
-        #expect(try await fixture.server.received(5)[3...] == [#"[1,"\#(id)","first"]"#, #"[1,"\#(other)","second"]"#])
+        try await expectEqual(fixture.server.received(5)[3...], [#"[1,"\#(id)","first"]"#, #"[1,"\#(other)","second"]"#])
         fixture.server.send(#"[0,"\#(id)","first",1]"#)
-        #expect(try await messages.next()?.decode(as: Int.self) == 1)
+        try await expectEqual(messages.next()?.decode(as: Int.self), 1)
         withExtendedLifetime(second) {}
     }
 
@@ -78,15 +78,15 @@ import Testing
         let call = try await fixture.begin { _ in try await channel.emitter.send("e", as: Int.self) }
         let id = Self.id(fixture.server.received.all[0])
         fixture.server.send(#"[0,"\#(id)","a",1]"#, #"[2,"\#(id)","a"]"#)
-        #expect(try await messages.next()?.decode(as: Int.self) == 1)
-        #expect(await messages.next() == nil)
+        try await expectEqual(messages.next()?.decode(as: Int.self), 1)
+        await expectNil(messages.next())
         let error = await primusError { _ = try await call.value }
-        #expect(error?.code == .ended && error?.message == "The server ended the channel a.")
+        expect(error?.code == .ended && error?.message == "The server ended the channel a.")
         let next = await primusError { _ = try await channel.emitter.send("e", as: Int.self) }
-        #expect(next?.code == .ended)
+        expectEqual(next?.code, .ended)
         try await fixture.reconnect()
         try await fixture.primus.write("x")
-        #expect(try await fixture.server.received(3).last == #""x""#)
+        try await expectEqual(fixture.server.received(3).last, #""x""#)
     }
 
     @Test func `a channel carries events with acknowledgements of its own`() async throws {
@@ -97,22 +97,23 @@ import Testing
         let call = try await fixture.begin { _ in try await channel.emitter.send("find", 1, as: String.self) }
         try await channel.emitter.send("tell")
         let id = Self.id(try await fixture.server.received(3)[0])
-        #expect(
-            fixture.server.received.all[1...] == [
+        expectEqual(
+            fixture.server.received.all[1...],
+            [
                 #"[0,"\#(id)","a",{"type":0,"data":["find",1],"id":1}]"#, #"[0,"\#(id)","a",{"type":0,"data":["tell"]}]"#,
             ])
         // An acknowledgement outside of the channel belongs to another call.
         fixture.server.send(
             #"{"id":1,"type":1,"data":["wrong"]}"#, #"[0,"\#(id)","a",{"id":1,"type":1,"data":["right"]}]"#,
             #"[0,"\#(id)","a",{"type":0,"data":["q",1],"id":4}]"#, #"[0,"\#(id)","a",{"type":9}]"#, #"{"type":0,"data":["q",2]}"#)
-        #expect(try await call.value == "right")
+        try await expectEqual(call.value, "right")
         let event = try #require(await events.next())
-        #expect(try event.decode(Int.self) == 1)
-        #expect(try event.acknowledge(true))
-        #expect(try await fixture.server.received(4).last == #"[0,"\#(id)","a",{"id":4,"type":1,"data":[true]}]"#)
-        #expect(try await messages.next()?.value == ["type": 9])
+        try expectEqual(event.decode(Int.self), 1)
+        try expect(event.acknowledge(true))
+        try await expectEqual(fixture.server.received(4).last, #"[0,"\#(id)","a",{"id":4,"type":1,"data":[true]}]"#)
+        try await expectEqual(messages.next()?.value, ["type": 9])
         let other = try #require(await outside.next())
-        #expect(try other.decode(Int.self) == 2)
+        try expectEqual(other.decode(Int.self), 2)
     }
 
     @Test func `callbacks receive the messages of a channel in order`() async throws {
@@ -125,7 +126,7 @@ import Testing
         let id = Self.id(try await fixture.server.received(1)[0])
         fixture.server.send(#"[0,"\#(id)","a",1]"#, #"[0,"\#(id)","a",2]"#)
         try await eventually("both messages") { received.all.count == 2 }
-        #expect(received.all == [1, 2])
+        expectEqual(received.all, [1, 2])
         withExtendedLifetime(registration) {}
     }
 
@@ -137,20 +138,21 @@ import Testing
         let messages = stream.messages.makeAsyncIterator()
         try await stream.write("a")
         fixture.server.send(#"{"substream":"s","args":[1]}"#)
-        #expect(try await messages.next()?.decode(as: [Int].self) == [1])
+        try await expectEqual(messages.next()?.decode(as: [Int].self), [1])
         try await stream.end("last")
         stream.end()
-        #expect(await messages.next() == nil)
-        #expect(!stream.isOpen)
-        #expect(
-            try await fixture.server.received(3) == [
+        await expectNil(messages.next())
+        expect(!stream.isOpen)
+        try await expectEqual(
+            fixture.server.received(3),
+            [
                 #"{"substream":"s","args":"a"}"#, #"{"substream":"s","args":"last"}"#, #"{"substream":"s","args":"substream::end"}"#,
             ])
         let error = await primusError { try await stream.write(1) }
-        #expect(error?.code == .ended)
+        expectEqual(error?.code, .ended)
         // The name can be opened again.
         try await fixture.primus.substream("s").write(2)
-        #expect(try await fixture.server.received(4).last == #"{"substream":"s","args":2}"#)
+        try await expectEqual(fixture.server.received(4).last, #"{"substream":"s","args":2}"#)
     }
 
     @Test func `a name has one stream, which continues after a reconnect and which the server can end`() async throws {
@@ -159,17 +161,17 @@ import Testing
         let (one, two) = (first.messages.makeAsyncIterator(), second.messages.makeAsyncIterator())
         try await fixture.reconnect()
         fixture.server.send(#"{"substream":"s","args":1}"#, #"{"substream":"s","args":"substream::end"}"#)
-        #expect(try await one.next()?.decode(as: Int.self) == 1)
-        #expect(try await two.next()?.decode(as: Int.self) == 1)
-        #expect(await one.next() == nil)
-        #expect(await two.next() == nil)
-        #expect(fixture.server.received.all.isEmpty, "the end isn't answered")
+        try await expectEqual(one.next()?.decode(as: Int.self), 1)
+        try await expectEqual(two.next()?.decode(as: Int.self), 1)
+        await expectNil(one.next())
+        await expectNil(two.next())
+        expect(fixture.server.received.all.isEmpty, "the end isn't answered")
     }
 
     @Test func `a message of a stream that isn't open is a message of the client`() async throws {
         let fixture = try await PluginFixture.opened()
         let messages = fixture.primus.messages.makeAsyncIterator()
         fixture.server.send(#"{"substream":"s","args":1}"#)
-        #expect(try await messages.next()?.value == ["substream": "s", "args": 1])
+        try await expectEqual(messages.next()?.value, ["substream": "s", "args": 1])
     }
 }

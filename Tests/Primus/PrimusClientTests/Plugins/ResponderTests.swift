@@ -14,12 +14,12 @@ import Testing
         let first = try await fixture.begin { try await $0.request(["add": [1, 2]], as: Int.self) }
         let second = try await fixture.begin { try await $0.request("b", as: String?.self) }
         let ids = fixture.server.received.all.map { Self.id($0) }
-        #expect(fixture.server.received.all[0] == #"{"plugin":"primus-responder","requestId":"\#(ids[0])","data":{"add":[1,2]}}"#)
+        expectEqual(fixture.server.received.all[0], #"{"plugin":"primus-responder","requestId":"\#(ids[0])","data":{"add":[1,2]}}"#)
         fixture.server.send(
             #"{"plugin":"primus-responder","responseId":"\#(ids[1])"}"#,
             #"{"plugin":"primus-responder","responseId":"\#(ids[0])","data":3}"#)
-        #expect(try await first.value == 3)
-        #expect(try await second.value == nil)
+        try await expectEqual(first.value, 3)
+        try await expectNil(second.value)
     }
 
     @Test func `unknown, second and invalid responses don't affect their neighbors`() async throws {
@@ -30,10 +30,10 @@ import Testing
             #"{"plugin":"primus-responder","responseId":"x","data":0}"#, #"{"plugin":"primus-responder","responseId":5,"data":0}"#,
             #"{"plugin":"primus-responder"}"#, #"{"plugin":"primus-responder","responseId":"\#(id)","data":1}"#,
             #"{"plugin":"primus-responder","responseId":"\#(id)","data":2}"#)
-        #expect(try await call.value == 1)
-        #expect(fixture.errors.all.map(\.code) == [.invalidMessage, .invalidMessage])
-        #expect(fixture.primus.counters.messagesIgnored == 4)
-        #expect(fixture.primus.isConnected)
+        try await expectEqual(call.value, 1)
+        expectEqual(fixture.errors.all.map(\.code), [.invalidMessage, .invalidMessage])
+        expectEqual(fixture.primus.counters.messagesIgnored, 4)
+        expect(fixture.primus.isConnected)
     }
 
     @Test func `a response of another type is an error of the call`() async throws {
@@ -42,7 +42,7 @@ import Testing
         let id = Self.id(fixture.server.received.all[0])
         fixture.server.send(#"{"plugin":"primus-responder","responseId":"\#(id)","data":"text"}"#)
         let error = await primusError { _ = try await call.value }
-        #expect(error?.code == .decodingFailed)
+        expectEqual(error?.code, .decodingFailed)
     }
 
     @Test func `a request ends with its time limit or its task`() async throws {
@@ -52,7 +52,7 @@ import Testing
         cancelled.cancel()
         fixture.clock.advance(by: .seconds(5))
         let errors = [await primusError { _ = try await late.value }, await primusError { _ = try await cancelled.value }]
-        #expect(errors.map { $0?.code } == [.timedOut, .cancelled])
+        expectEqual(errors.map { $0?.code }, [.timedOut, .cancelled])
     }
 
     @Test func `a request of the server is answered once, and on its connection`() async throws {
@@ -61,14 +61,14 @@ import Testing
         fixture.server.send(
             #"{"plugin":"primus-responder","requestId":"a","data":{"n":1}}"#, #"{"plugin":"primus-responder","requestId":"b","data":2}"#)
         let (first, second) = (try #require(await requests.next()), try #require(await requests.next()))
-        #expect(try first.decode(as: [String: Int].self) == ["n": 1])
-        #expect(try second.value == 2)
-        #expect(try first.respond(["ok": true]))
-        #expect(try !first.respond(false))
-        #expect(try await fixture.server.received(1) == [#"{"plugin":"primus-responder","responseId":"a","data":{"ok":true}}"#])
+        try expectEqual(first.decode(as: [String: Int].self), ["n": 1])
+        try expectEqual(second.value, 2)
+        try expect(first.respond(["ok": true]))
+        try expect(!first.respond(false))
+        try await expectEqual(fixture.server.received(1), [#"{"plugin":"primus-responder","responseId":"a","data":{"ok":true}}"#])
         try await fixture.reconnect()
-        #expect(try !second.respond(1), "the connection of the request has ended")
-        #expect(fixture.server.received.all.count == 1)
+        try expect(!second.respond(1), "the connection of the request has ended")
+        expectEqual(fixture.server.received.all.count, 1)
     }
 
     @Test func `a callback answers requests, and without one, they are ignored`() async throws {
@@ -80,7 +80,7 @@ import Testing
             _ = try? request.respond(number + 1)
         }
         fixture.server.send(#"{"plugin":"primus-responder","requestId":"b","data":5}"#)
-        #expect(try await fixture.server.received(1) == [#"{"plugin":"primus-responder","responseId":"b","data":6}"#])
+        try await expectEqual(fixture.server.received(1), [#"{"plugin":"primus-responder","responseId":"b","data":6}"#])
         withExtendedLifetime(registration) {}
     }
 }

@@ -16,12 +16,12 @@ import Testing
     @Test(arguments: BehaviorKind.all) func `a client reconnects after a loss, by default`(kind: BehaviorKind) async throws {
         let test = try await Behavior(kind)
         let client = try await test.openClient()
-        #expect(client.configuration.strategies == .all)
+        expectEqual(client.configuration.strategies, .all)
         let events = client.events()
         try await test.cut(client)
-        #expect(await events.names() == ["readyStateChange end", "close", "reconnect scheduled"])
+        await expectEqual(events.names(), ["readyStateChange end", "close", "reconnect scheduled"])
         try await test.recover(client)
-        #expect(await events.names() == self.opened)
+        await expectEqual(events.names(), self.opened)
         try await test.expectSparks { $0.count == 1 }
         client.end()
     }
@@ -36,17 +36,19 @@ import Testing
         client.open()
         try await client.opened(within: Behavior.limit)
         try await test.settled(client)
-        #expect(await events.allNames() == opening + ["incoming::open", "readyStateChange open", "outgoing::data", "open"])
+        await expectEqual(events.allNames(), opening + ["incoming::open", "readyStateChange open", "outgoing::data", "open"])
         try await test.cut(client)
         try await test.recover(client)
-        #expect(
-            await events.allNames() == ["incoming::end", "readyStateChange end", "close", "reconnect scheduled", "outgoing::reconnect"]
+        await expectEqual(
+            events.allNames(),
+            ["incoming::end", "readyStateChange end", "close", "reconnect scheduled", "outgoing::reconnect"]
                 + opening + ["reconnect", "incoming::open", "reconnected", "readyStateChange open", "open"])
         try await test.expectSparks { $0.count == 1 }
         try #require(test.server.sparks.first).end("bye")
         try await eventually { client.isClosed }
-        #expect(
-            await events.allNames() == [
+        await expectEqual(
+            events.allNames(),
+            [
                 "incoming::data", "incoming::data", "incoming::end", "readyStateChange end", "outgoing::end", "close", "end",
             ])
     }
@@ -60,7 +62,7 @@ import Testing
         // The answer to the next poll may be the one that ends the session.
         try await eventually { !client.isConnected }
         try await test.recover(client)
-        #expect(await events.names() == ["readyStateChange end", "close", "reconnect scheduled"] + self.opened)
+        await expectEqual(events.names(), ["readyStateChange end", "close", "reconnect scheduled"] + self.opened)
         try await test.expectSparks { $0.count == 1 && $0.first != first }
         client.end()
     }
@@ -75,7 +77,7 @@ import Testing
         }
         _ = try await test.server.start(on: test.network.listener(host: test.primus.address.host, port: test.primus.address.port))
         try await test.recover(client)
-        #expect(test.server.sparks.count == 1)
+        expectEqual(test.server.sparks.count, 1)
         client.end()
     }
 
@@ -87,8 +89,8 @@ import Testing
             try await test.cut(client)
             try await eventually { client.closingError?.code == .connectionLost }
             test.advance(by: .seconds(100))
-            #expect(await events.names() == ["readyStateChange end", "close", "end"])
-            #expect(test.server.sparks.isEmpty && client.driver.nextDeadline == nil)
+            await expectEqual(events.names(), ["readyStateChange end", "close", "end"])
+            expect(test.server.sparks.isEmpty && client.driver.nextDeadline == nil)
         }
     }
 
@@ -100,10 +102,10 @@ import Testing
         let events = client.events()
         client.open()
         test.clock.advance(by: .seconds(10))
-        #expect(await events.names() == ["readyStateChange opening", "timeout", "reconnect scheduled", "readyStateChange end"])
+        await expectEqual(events.names(), ["readyStateChange opening", "timeout", "reconnect scheduled", "readyStateChange end"])
         test.network.condition = .up
         try await test.recover(client)
-        #expect(await events.names() == self.opened)
+        await expectEqual(events.names(), self.opened)
         client.end()
     }
 
@@ -114,8 +116,8 @@ import Testing
         let events = client.events()
         client.open()
         test.clock.advance(by: .seconds(10))
-        #expect(await events.names() == ["readyStateChange opening", "timeout", "readyStateChange end", "close", "end"])
-        #expect(client.closingError?.code == .timedOut && client.driver.nextDeadline == nil)
+        await expectEqual(events.names(), ["readyStateChange opening", "timeout", "readyStateChange end", "close", "end"])
+        expect(client.closingError?.code == .timedOut && client.driver.nextDeadline == nil)
     }
 
     @Test(arguments: BehaviorKind.all) func `an attempt that hangs has a limit of its own`(kind: BehaviorKind) async throws {
@@ -128,14 +130,15 @@ import Testing
         try await eventually { client.reconnectDelay != nil }
         test.clock.advance(by: .seconds(1))
         test.clock.advance(by: .seconds(30))
-        #expect(
-            await events.names() == [
+        await expectEqual(
+            events.names(),
+            [
                 "readyStateChange end", "close", "reconnect scheduled", "readyStateChange opening", "reconnect", "reconnect timeout",
                 "reconnect scheduled", "readyStateChange end",
             ])
         test.network.condition = .up
         try await test.recover(client)
-        #expect(await events.names() == self.opened)
+        await expectEqual(events.names(), self.opened)
         client.end()
     }
 
@@ -149,8 +152,8 @@ import Testing
         try await test.cut(client)
         try await eventually { client.state == .closed(nil) }
         test.advance(by: .seconds(600))
-        #expect(await events.names() == ["readyStateChange end", "close", "reconnect scheduled", "end"])
-        #expect(client.state == .closed(nil) && test.server.sparks.isEmpty && client.driver.nextDeadline == nil)
+        await expectEqual(events.names(), ["readyStateChange end", "close", "reconnect scheduled", "end"])
+        expect(client.state == .closed(nil) && test.server.sparks.isEmpty && client.driver.nextDeadline == nil)
         token.cancel()
     }
 
@@ -163,8 +166,9 @@ import Testing
         try await test.cut(client)
         test.network.condition = .down
         try await test.advance(client) { client.isClosed }
-        #expect(
-            await events.names() == ["readyStateChange end", "close"]
+        await expectEqual(
+            events.names(),
+            ["readyStateChange end", "close"]
                 + (0..<3).flatMap { $0 == 0 ? ["reconnect scheduled", "readyStateChange opening", "reconnect"] : Self.repeated }
                 + ["end", "reconnect failed", "readyStateChange end"])
         let ends = await updates.pending().filter { update in
@@ -173,10 +177,10 @@ import Testing
             default: false
             }
         }
-        #expect(ends.count == 2 && client.closingError?.code == .connectionLost)
+        expect(ends.count == 2 && client.closingError?.code == .connectionLost)
         test.network.condition = .up
         test.advance(by: .seconds(600))
-        #expect(client.isClosed && test.server.sparks.isEmpty && client.driver.nextDeadline == nil)
+        expect(client.isClosed && test.server.sparks.isEmpty && client.driver.nextDeadline == nil)
     }
 
     /// The events of another attempt, after one that has failed.
@@ -195,11 +199,11 @@ import Testing
             test.network.condition = .up
             try await test.recover(client)
             let retries = await updates.pending().compactMap { if case .reconnectScheduled(let retry) = $0 { retry } else { nil } }
-            #expect(retries.map(\.attempt) == [1, 2, 3])
+            expectEqual(retries.map(\.attempt), [1, 2, 3])
             for (retry, maximum) in zip(retries, [2, 4, 8]) {
-                #expect((.seconds(1) ... .seconds(maximum)).contains(retry.delay), "\(retry)")
+                expect((.seconds(1) ... .seconds(maximum)).contains(retry.delay), "\(retry)")
             }
-            #expect(client.driver.read { $0.retry } == nil)
+            expectNil(client.driver.read { $0.retry })
         }
         client.end()
     }
@@ -208,10 +212,10 @@ import Testing
         let test = try await Behavior(kind)
         let client = try await test.openClient { $0.retry = .delays([.seconds(3600)]) }
         try await test.cut(client)
-        #expect(client.reconnectDelay == .seconds(3600))
+        expectEqual(client.reconnectDelay, .seconds(3600))
         client.driver.step { $0.networkChanged(now: $1, &$2) }
         try await client.opened(within: Behavior.limit)
-        #expect(test.clock.elapsed < .seconds(3600))
+        expect(test.clock.elapsed < .seconds(3600))
         client.end()
     }
 
@@ -228,7 +232,7 @@ import Testing
         for attempt in 1...3 {
             test.disconnectDelayEnds()
             let spark = try #require(test.server.sparks.first)
-            #expect(spark.query.contains { $0 == ("attempt", "\(attempt)") }, "\(spark.query)")
+            expect(spark.query.contains { $0 == ("attempt", "\(attempt)") }, "\(spark.query)")
             guard attempt < 3 else { break }
             try await test.cut(client)
             try await test.recover(client)
@@ -242,11 +246,11 @@ import Testing
         let client = try await test.openClient()
         let messages = client.messages.makeAsyncIterator()
         try await client.write(1)
-        #expect(try await messages.next()?.value == 1)
+        try await expectEqual(messages.next()?.value, 1)
         try await test.cut(client)
-        #expect(client.enqueue(2) && client.queuedCount == 1)
+        expect(client.enqueue(2) && client.queuedCount == 1)
         try await test.recover(client)
-        #expect(try await messages.next()?.value == 2)
+        try await expectEqual(messages.next()?.value, 2)
         client.end()
         echo.cancel()
     }
@@ -259,8 +263,8 @@ import Testing
         let first = try await client.id(within: Behavior.limit)
         let events = client.events()
         test.advance(by: .seconds(3600), step: .seconds(5))
-        #expect(client.isConnected && test.server.sparks.map(\.id) == [first])
-        #expect(await events.names().isEmpty)
+        expect(client.isConnected && test.server.sparks.map(\.id) == [first])
+        await expect(events.names().isEmpty)
         client.end()
     }
 
@@ -276,10 +280,10 @@ import Testing
             if client.isConnected { test.clock.advance(by: .seconds(1)) }
             return !client.isConnected
         }
-        #expect(test.clock.elapsed <= .seconds(45))
-        #expect(await events.names() == ["offline", "readyStateChange end", "close", "reconnect scheduled"])
+        expect(test.clock.elapsed <= .seconds(45))
+        await expectEqual(events.names(), ["offline", "readyStateChange end", "close", "reconnect scheduled"])
         test.advance(by: .seconds(61))
-        #expect(!first.isOpen && test.server.sparks.isEmpty)
+        expect(!first.isOpen && test.server.sparks.isEmpty)
         // The attempt that is in progress is silent, too, and has a time limit.
         try await eventually {
             if client.reconnectDelay == nil { test.clock.advance(by: .milliseconds(100)) }
@@ -288,8 +292,8 @@ import Testing
         test.network.condition = .up
         try await test.recover(client)
         let names = await events.names()
-        #expect(names.suffix(4) == ["reconnected", "online", "readyStateChange open", "open"], "\(names)")
-        #expect(test.server.sparks.count == 1)
+        expectEqual(names.suffix(4), ["reconnected", "online", "readyStateChange open", "open"], "\(names)")
+        expectEqual(test.server.sparks.count, 1)
         client.end()
     }
 

@@ -38,10 +38,10 @@ import Testing
         }
         client.enqueue(1)
         let error = await #expect(throws: PrimusError.self) { try await client.write("secret") }
-        #expect(error?.code == .vetoed)
+        expectEqual(error?.code, .vetoed)
         for number in 2..<10 { client.enqueue(.int(Int64(number))) }
         try await eventually { values.all.count == 9 }
-        #expect(values.all == (1..<10).map { ["data": .int($0)] })
+        expectEqual(values.all, (1..<10).map { ["data": .int($0)] })
         client.end()
         token.cancel()
     }
@@ -61,7 +61,7 @@ import Testing
         }
         let messages = client.messages.makeAsyncIterator()
         for value: PrimusValue in [1, "secret", 2, "secret", 3] { try test.server.write(value) }
-        for number in 1...3 { #expect(try await messages.next()?.value == ["data": .int(Int64(number))]) }
+        for number in 1...3 { try await expectEqual(messages.next()?.value, ["data": .int(Int64(number))]) }
         client.end()
     }
 
@@ -75,7 +75,7 @@ import Testing
         let client = try await test.openClient()
         let messages = client.messages.makeAsyncIterator()
         for value: PrimusValue in [1, "secret", "hidden", 2] { try await client.write(value) }
-        for number in 1...2 { #expect(try await messages.next()?.value == ["out": ["in": .int(Int64(number))]]) }
+        for number in 1...2 { try await expectEqual(messages.next()?.value, ["out": ["in": .int(Int64(number))]]) }
         client.end()
         echo.cancel()
     }
@@ -91,11 +91,11 @@ import Testing
         let events = client.events()
         client.open()
         let error = try #require(await #expect(throws: PrimusError.self) { try await client.opened(within: Behavior.limit) })
-        #expect(error.code == .unauthorized && error.status == 401 && error.serverMessage == "I failed")
-        #expect(error.headers?["WWW-Authenticate"] == "Basic realm=\"primus\"")
+        expect(error.code == .unauthorized && error.status == 401 && error.serverMessage == "I failed")
+        expectEqual(error.headers?["WWW-Authenticate"], "Basic realm=\"primus\"")
         test.advance(by: .seconds(600))
-        #expect(client.isClosed && client.driver.nextDeadline == nil)
-        #expect(await events.names() == ["readyStateChange opening", "error", "readyStateChange end", "close", "end"])
+        expect(client.isClosed && client.driver.nextDeadline == nil)
+        await expectEqual(events.names(), ["readyStateChange opening", "error", "readyStateChange end", "close", "end"])
     }
 
     @Test(arguments: BehaviorKind.all)
@@ -114,7 +114,7 @@ import Testing
         client.open()
         try await test.recover(client)
         let all = await errors.pending()
-        #expect(all.map(\.status) == [418] && all.map(\.serverMessage) == ["Later"], "\(all)")
+        expect(all.map(\.status) == [418] && all.map(\.serverMessage) == ["Later"], "\(all)")
         client.end()
     }
 
@@ -127,7 +127,7 @@ import Testing
         let client = try await test.openClient { $0.credentials = { ["Authorization": "Bearer T"] } }
         let messages = client.messages.makeAsyncIterator()
         try await client.write("balls")
-        #expect(try await messages.next()?.value == "balls")
+        try await expectEqual(messages.next()?.value, "balls")
         client.end()
         echo.cancel()
     }
@@ -144,7 +144,7 @@ import Testing
         let client = test.client(configuration)
         client.open()
         try await client.opened(within: Behavior.limit)
-        #expect(test.server.sparks.first?.request.headers["Authorization"] == "Basic dXNyOnBhc3M=")
+        expectEqual(test.server.sparks.first?.request.headers["Authorization"], "Basic dXNyOnBhc3M=")
         client.end()
     }
 
@@ -158,16 +158,16 @@ import Testing
             configuration.headers = ["X-Name": "value", "User-Agent": "test"]
         }
         let spark = try #require(test.server.sparks.first)
-        #expect(spark.query.filter { $0.name == "foo" }.map(\.value) == ["bar", "b r"], "\(spark.query)")
-        #expect(spark.query.contains { $0 == ("empty", "") })
-        #expect(spark.request.headers["X-Name"] == "value" && spark.request.headers["User-Agent"] == "test")
+        expectEqual(spark.query.filter { $0.name == "foo" }.map(\.value), ["bar", "b r"], "\(spark.query)")
+        expect(spark.query.contains { $0 == ("empty", "") })
+        expect(spark.request.headers["X-Name"] == "value" && spark.request.headers["User-Agent"] == "test")
         client.end()
     }
 
     @Test(arguments: BehaviorKind.all) func `a server at another path is found there`(kind: BehaviorKind) async throws {
         let test = try await Behavior(kind) { $0.pathname = "/deep/path" }
         let client = try await test.openClient()
-        #expect(test.server.sparks.first?.request.path.hasPrefix("/deep/path") == true)
+        expectEqual(test.server.sparks.first?.request.path.hasPrefix("/deep/path"), true)
         client.end()
     }
 
@@ -186,17 +186,17 @@ import Testing
             test.server.onRequest { _, payload, respond in respond(((try? payload.value.int) ?? 0) * 2) },
         ]
         let client = try await test.openClient { $0.plugins = [.emitter, .multiplex, .substream, .responder] }
-        #expect(try await client.emitter.send("add", 1, 2, within: Behavior.limit) as Int == 3)
-        #expect(try await client.request(21, within: Behavior.limit) as Int == 42)
+        try await expectEqual(client.emitter.send("add", 1, 2, within: Behavior.limit) as Int, 3)
+        try await expectEqual(client.request(21, within: Behavior.limit) as Int, 42)
         let channel = client.channel("news")
         let messages = channel.messages.makeAsyncIterator()
         try await channel.write("a")
-        #expect(try await messages.next()?.value == ["echo": "a"])
+        try await expectEqual(messages.next()?.value, ["echo": "a"])
         // The client joins again by itself.
         test.network.cut()
         try await test.recover(client)
         try await channel.write("b")
-        #expect(try await messages.next()?.value == ["echo": "b"])
+        try await expectEqual(messages.next()?.value, ["echo": "b"])
         client.end()
         for token in tokens { token.cancel() }
     }

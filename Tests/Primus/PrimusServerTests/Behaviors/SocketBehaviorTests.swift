@@ -19,10 +19,10 @@ import Testing
         let (events, states) = (client.events(), client.states)
         client.open()
         try await client.opened(within: Behavior.limit)
-        #expect(await events.names() == ["readyStateChange opening", "readyStateChange open", "open"])
+        await expectEqual(events.names(), ["readyStateChange opening", "readyStateChange open", "open"])
         client.end()
-        #expect(await events.names() == ["readyStateChange end", "close", "end"])
-        #expect(await states.pending() == [.closed(nil), .opening, .open, .closed(nil)])
+        await expectEqual(events.names(), ["readyStateChange end", "close", "end"])
+        await expectEqual(states.pending(), [.closed(nil), .opening, .open, .closed(nil)])
         try await test.expectSparks(\.isEmpty)
     }
 
@@ -34,7 +34,7 @@ import Testing
         let client = test.client { $0.endpoint = endpoint }
         client.open()
         try await client.opened(within: Behavior.limit)
-        #expect(server.sparks.count == 1 && test.server.sparks.isEmpty)
+        expect(server.sparks.count == 1 && test.server.sparks.isEmpty)
         client.end()
         await server.stop()
     }
@@ -45,8 +45,8 @@ import Testing
         let client = test.client()
         client.enqueue("early")
         test.advance(by: .seconds(600))
-        #expect(client.state == .closed(nil))
-        #expect(await events.pending().isEmpty)
+        expectEqual(client.state, .closed(nil))
+        await expect(events.pending().isEmpty)
     }
 
     @Test(arguments: BehaviorKind.all) func `a server that isn't there is an error of the attempt`(kind: BehaviorKind) async throws {
@@ -58,8 +58,8 @@ import Testing
         let errors = client.errors
         client.open()
         let error = await #expect(throws: PrimusError.self) { try await client.opened(within: Behavior.limit) }
-        #expect(error?.code == .connectionLost && client.closingError == error)
-        #expect(await errors.pending() == [error])
+        expect(error?.code == .connectionLost && client.closingError == error)
+        await expectEqual(errors.pending(), [error])
     }
 
     @Test(arguments: BehaviorKind.all) func `writes before the connection arrive in order`(kind: BehaviorKind) async throws {
@@ -68,10 +68,10 @@ import Testing
         let token = test.record(values)
         let client = test.client()
         for number in 0..<11 { client.enqueue(.int(Int64(number))) }
-        #expect(client.queuedCount == 11)
+        expectEqual(client.queuedCount, 11)
         client.open()
         try await eventually { values.all.count == 11 }
-        #expect(values.all == (0..<11).map { .int($0) } && client.queuedCount == 0)
+        expect(values.all == (0..<11).map { .int($0) } && client.queuedCount == 0)
         client.end()
         token.cancel()
     }
@@ -102,13 +102,13 @@ import Testing
         try await client.opened(within: Behavior.limit)
         try await client.write("in")
         try await client.write("order")
-        #expect(lines.all.isEmpty)
+        expect(lines.all.isEmpty)
         try await eventually {
             for run in late.take() { run() }
             return lines.all.count == 3
         }
-        #expect(lines.all == ["hello", "in", "order"])
-        #expect(try await messages.next()?.value == "welcome")
+        expectEqual(lines.all, ["hello", "in", "order"])
+        try await expectEqual(messages.next()?.value, "welcome")
         client.end()
         for token in tokens { token.cancel() }
     }
@@ -123,8 +123,8 @@ import Testing
         let messages = client.messages.makeAsyncIterator()
         try await client.write(["foo": "bar"])
         let message = try #require(await messages.next())
-        #expect(try message.value == ["foo": "bar"])
-        #expect(message.raw == .text(#"{"foo":"bar"}"#) && message.parser == .json)
+        try expectEqual(message.value, ["foo": "bar"])
+        expect(message.raw == .text(#"{"foo":"bar"}"#) && message.parser == .json)
         client.end()
         echo.cancel()
     }
@@ -137,7 +137,7 @@ import Testing
         let messages = client.messages.makeAsyncIterator()
         for text in ["пример", "\u{2028}\u{2029}", "👩‍👩‍👧‍👦", "\u{0}\u{1F}\"\\/", "a\u{308}ä"] {
             try await client.write(text)
-            #expect(try await messages.next()?.value == .string(text))
+            try await expectEqual(messages.next()?.value, .string(text))
         }
         client.end()
         echo.cancel()
@@ -156,8 +156,8 @@ import Testing
         client.open()
         try await client.opened(within: Behavior.limit)
         try #require(test.server.sparks.first).end(0)
-        #expect(try await messages.next()?.value == 0)
-        #expect(client.state == .closed(nil))
+        try await expectEqual(messages.next()?.value, 0)
+        expectEqual(client.state, .closed(nil))
         token.cancel()
     }
 
@@ -178,23 +178,23 @@ import Testing
         let client = try await test.openClient { $0.queue = .refuse(2) }
         isHeld.withLock { $0 = true }
         let long = String(repeating: "x", count: 300_000)
-        #expect(client.enqueue(long))
+        expect(client.enqueue(long))
         try await eventually { client.driver.read { $0.mustWaitToWrite } }
-        #expect(client.enqueue(1))
+        expect(client.enqueue(1))
         let hasReturned = Lock(false)
         let call = Task {
             try await client.write(2)
             hasReturned.withLock { $0 = true }
         }
         try await eventually { client.queuedCount == 2 }
-        #expect(!client.enqueue(3))
+        expect(!client.enqueue(3))
         await #expect(throws: PrimusError.self) { try await client.write(3) }
-        #expect(!hasReturned.withLock { $0 } && values.all.isEmpty)
+        expect(!hasReturned.withLock { $0 } && values.all.isEmpty)
         isHeld.withLock { $0 = false }
         gate.send()
         try await call.value
         try await eventually { values.all.count == 3 }
-        #expect(values.all == [.string(long), 1, 2] && client.queuedCount == 0)
+        expect(values.all == [.string(long), 1, 2] && client.queuedCount == 0)
         client.end()
         token.cancel()
     }
@@ -209,10 +209,10 @@ import Testing
         try await eventually { client.counters.messagesReceived >= 10 }
         let received = client.counters.messagesReceived
         for number in 100..<1000 { try spark.write(number) }
-        #expect(client.counters.messagesReceived == received)
+        expectEqual(client.counters.messagesReceived, received)
         var values: [Int] = []
         for await value in messages.prefix(1000) { values.append(value) }
-        #expect(values == Array(0..<1000))
+        expectEqual(values, Array(0..<1000))
         client.end()
     }
 
@@ -230,11 +230,11 @@ import Testing
         let messages = client.messages.makeAsyncIterator()
         let errors = client.errors
         let error = await #expect(throws: PrimusError.self) { try await client.write(Broken()) }
-        #expect(error?.code == .encodingFailed)
-        #expect(!client.enqueue(Broken()))
-        #expect(await errors.pending().map(\.code) == [.encodingFailed])
+        expectEqual(error?.code, .encodingFailed)
+        expect(!client.enqueue(Broken()))
+        await expectEqual(errors.pending().map(\.code), [.encodingFailed])
         try await client.write(1)
-        #expect(try await messages.next()?.value == 1)
+        try await expectEqual(messages.next()?.value, 1)
         client.end()
         echo.cancel()
     }
@@ -243,12 +243,12 @@ import Testing
         let test = try await Behavior(kind)
         let client = try await test.openClient()
         let first = try await client.id(within: Behavior.limit)
-        #expect(test.server.sparks.map(\.id) == [first])
+        expectEqual(test.server.sparks.map(\.id), [first])
         try await test.cut(client)
         try await test.recover(client)
         let second = try await client.id(within: Behavior.limit)
         try await test.expectSparks { $0.map(\.id) == [second] }
-        #expect(first != second)
+        expect(first != second)
         client.end()
     }
 
@@ -261,12 +261,13 @@ import Testing
         for _ in 0..<3 {
             client.open()
             try await client.opened(within: Behavior.limit)
-            #expect(test.server.sparks.count == 1)
+            expectEqual(test.server.sparks.count, 1)
             client.end()
             // A client that is ended in the middle of a move ends its session a little later.
             try await test.expectSparks(\.isEmpty)
-            #expect(
-                await events.names() == [
+            await expectEqual(
+                events.names(),
+                [
                     "readyStateChange opening", "readyStateChange open", "open", "readyStateChange end", "close", "end",
                 ])
         }
@@ -280,11 +281,11 @@ import Testing
         for _ in 0..<20 {
             client.open()
             client.end()
-            #expect(client.state == .closed(nil))
+            expectEqual(client.state, .closed(nil))
             // Another thread may have connected it with what an earlier attempt has learned, and still handle the end of the session.
             try await eventually { client.driver.nextDeadline == nil }
         }
-        #expect(await updates.pending().filter { if case .ended = $0 { true } else { false } }.count == 20)
+        await expectEqual(updates.pending().filter { if case .ended = $0 { true } else { false } }.count, 20)
         client.open()
         try await client.opened(within: Behavior.limit)
         client.end()
@@ -300,8 +301,8 @@ import Testing
         let client = try await test.openClient()
         let (events, updates) = (client.events(), client.updates())
         for _ in 0..<6 { client.end() }
-        #expect(await events.names() == ["readyStateChange end", "close", "end"])
-        #expect(await updates.pending() == [.state(.closed(nil)), .ended(nil)])
+        await expectEqual(events.names(), ["readyStateChange end", "close", "end"])
+        await expectEqual(updates.pending(), [.state(.closed(nil)), .ended(nil)])
     }
 
     @Test(arguments: BehaviorKind.all) func `a client that the user has ended stays so`(kind: BehaviorKind) async throws {
@@ -316,8 +317,8 @@ import Testing
         client.checkConnection()
         client.driver.step { $0.networkChanged(now: $1, &$2) }
         test.advance(by: .seconds(600))
-        #expect(client.state == .closed(nil) && test.server.sparks.isEmpty)
-        #expect(await events.names().isEmpty)
+        expect(client.state == .closed(nil) && test.server.sparks.isEmpty)
+        await expect(events.names().isEmpty)
     }
 
     @Test(arguments: BehaviorKind.all)
@@ -339,10 +340,10 @@ import Testing
         let answers = traces.filter { if case .incomingPong = $0 { true } else { false } }.count
         // The interval is 30 seconds, of which the server counts from its first client, or 25 seconds.
         let expected = kind.version == .v8 ? [10, 10, 0, 0] : [0, 0, 12, 12]
-        #expect([pings, pongs, ownPings, answers] == expected)
-        #expect(client.isConnected && test.server.sparks.count == 1)
+        expectEqual([pings, pongs, ownPings, answers], expected)
+        expect(client.isConnected && test.server.sparks.count == 1)
         client.end()
-        #expect(client.driver.nextDeadline == nil)
+        expectNil(client.driver.nextDeadline)
     }
 
     @Test(arguments: BehaviorKind.all) func `the end by the server is final, after its last message`(kind: BehaviorKind) async throws {
@@ -353,9 +354,9 @@ import Testing
         try await eventually { client.isClosed }
         let pending = await events.pending()
         let messages = pending.compactMap { if case .message(let message) = $0 { message } else { nil } }
-        #expect(try messages.map { try $0.value } == ["last"])
-        #expect(client.state == .closed(nil))
+        try expectEqual(messages.map { try $0.value }, ["last"])
+        expectEqual(client.state, .closed(nil))
         test.advance(by: .seconds(600))
-        #expect(client.state == .closed(nil) && test.server.sparks.isEmpty && client.driver.nextDeadline == nil)
+        expect(client.state == .closed(nil) && test.server.sparks.isEmpty && client.driver.nextDeadline == nil)
     }
 }

@@ -1,5 +1,6 @@
 import PrimusWire
 import RealtimeCore
+import TestSupport
 import Testing
 
 @Suite struct PluginMachineTests {
@@ -13,12 +14,12 @@ import Testing
     @Test func `an acknowledgement ends its wait, in any order and once`() throws {
         var calls = EmitterCalls<String>()
         for name in ["a", "b", "c"] { calls.begin(calls.nextID(), name) }
-        #expect(try calls.acknowledged(3) == "c")
-        #expect(try calls.acknowledged(1) == "a")
+        try expectEqual(calls.acknowledged(3), "c")
+        try expectEqual(calls.acknowledged(1), "a")
         #expect(throws: PrimusPluginError.unknown(plugin: "emitter", "no caller waits for the acknowledgement 3")) {
             _ = try calls.acknowledged(3)
         }
-        #expect(calls.count == 1)
+        expectEqual(calls.count, 1)
     }
 
     @Test(arguments: [0, -1, 2, .max, .min] as [Int64])
@@ -26,24 +27,24 @@ import Testing
         var calls = EmitterCalls<String>()
         calls.begin(calls.nextID(), "a")
         #expect(throws: PrimusPluginError.self) { _ = try calls.acknowledged(id) }
-        #expect(calls.count == 1)
+        expectEqual(calls.count, 1)
     }
 
     @Test func `the acknowledgement of a caller that has given up is unknown`() {
         var calls = EmitterCalls<String>()
         let id = calls.nextID()
         calls.begin(id, "a")
-        #expect(calls.end(id) == "a")
-        #expect(calls.end(id) == nil)
+        expectEqual(calls.end(id), "a")
+        expectNil(calls.end(id))
         #expect(throws: PrimusPluginError.self) { _ = try calls.acknowledged(1) }
     }
 
     @Test func `the end of a connection ends all waits in order, and IDs aren't used again`() {
         var calls = EmitterCalls<String>()
         for name in ["a", "b", "c"] { calls.begin(calls.nextID(), name) }
-        #expect(calls.endAll() == ["a", "b", "c"])
-        #expect(calls.isEmpty && calls.endAll().isEmpty)
-        #expect(calls.nextID() == 4)
+        expectEqual(calls.endAll(), ["a", "b", "c"])
+        expect(calls.isEmpty && calls.endAll().isEmpty)
+        expectEqual(calls.nextID(), 4)
     }
 
     // MARK: Requests
@@ -52,21 +53,21 @@ import Testing
         var random = SplitMix64(seed: 1)
         var (first, second) = (ResponderCalls<Int>(&random), ResponderCalls<Int>(&random))
         let ids = [first.id(first.nextNumber()), first.id(first.nextNumber()), second.id(second.nextNumber())]
-        for id in ids { #expect(id.wholeMatch(of: /[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}/) != nil, "\(id)") }
-        #expect(Set(ids).count == 3)
+        for id in ids { expect(id.wholeMatch(of: /[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}/) != nil, "\(id)") }
+        expectEqual(Set(ids).count, 3)
     }
 
     @Test func `a response ends its wait, once`() throws {
         var random = SplitMix64(seed: 1)
         var calls = ResponderCalls<String>(&random)
         for name in ["a", "b"] { calls.begin(calls.nextNumber(), name) }
-        #expect(try calls.responded(calls.id(2)) == "b")
+        try expectEqual(calls.responded(calls.id(2)), "b")
         #expect(throws: PrimusPluginError.self) { _ = try calls.responded(calls.id(2)) }
-        #expect(calls.end(1) == "a")
+        expectEqual(calls.end(1), "a")
         #expect(throws: PrimusPluginError.self) { _ = try calls.responded(calls.id(1)) }
         calls.begin(calls.nextNumber(), "c")
-        #expect(calls.endAll() == ["c"])
-        #expect(calls.isEmpty)
+        expectEqual(calls.endAll(), ["c"])
+        expect(calls.isEmpty)
     }
 
     @Test func `a response with another spelling of an ID is unknown`() {
@@ -81,10 +82,10 @@ import Testing
         for other in others {
             #expect(throws: PrimusPluginError.self, "\(other)") { _ = try calls.responded(other) }
         }
-        #expect(calls.count == 11)
+        expectEqual(calls.count, 11)
         let long = String(repeating: "x", count: 1 << 20)
         let error = #expect(throws: PrimusPluginError.self) { _ = try calls.responded(long) }
-        #expect((error?.description.utf8.count ?? .max) < 200)
+        expect((error?.description.utf8.count ?? .max) < 200)
     }
 
     // MARK: Channels
@@ -93,27 +94,27 @@ import Testing
         var random = SplitMix64(seed: 1)
         var channels = MultiplexChannels<Int>()
         let packets = [channels.join("a", 1, &random), channels.join("b", 2, &random), channels.join("a", 3, &random)]
-        #expect(channels.joining == packets)
+        expectEqual(channels.joining, packets)
         let addresses = packets.compactMap { packet in if case .subscribe(let address) = packet { address } else { nil } }
-        #expect(addresses.map(\.channel) == ["a", "b", "a"])
-        for address in addresses { #expect(address.id.wholeMatch(of: /[0-9a-y]{13}/) != nil) }
-        #expect(Set(addresses.map(\.id)).count == 3)
-        #expect(try addresses.map { try channels.channel(of: $0) } == [1, 2, 3])
-        #expect(channels.leave(addresses[1]) == .unsubscribe(addresses[1]))
-        #expect(channels.joining == [packets[0], packets[2]])
-        #expect(channels.leave(addresses[1]) == nil)
+        expectEqual(addresses.map(\.channel), ["a", "b", "a"])
+        for address in addresses { expect(address.id.wholeMatch(of: /[0-9a-y]{13}/) != nil) }
+        expectEqual(Set(addresses.map(\.id)).count, 3)
+        try expectEqual(addresses.map { try channels.channel(of: $0) }, [1, 2, 3])
+        expectEqual(channels.leave(addresses[1]), .unsubscribe(addresses[1]))
+        expectEqual(channels.joining, [packets[0], packets[2]])
+        expectNil(channels.leave(addresses[1]))
     }
 
     @Test func `a channel that the server has ended isn't joined again`() throws {
         var random = SplitMix64(seed: 1)
         var channels = MultiplexChannels<Int>()
         guard case .subscribe(let address) = channels.join("a", 1, &random) else { return }
-        #expect(try channels.ended(address) == 1)
-        #expect(channels.joining.isEmpty)
+        try expectEqual(channels.ended(address), 1)
+        expect(channels.joining.isEmpty)
         #expect(throws: PrimusPluginError.unknown(plugin: "multiplex", "no channel \"a\" has the ID \(address.id)")) {
             _ = try channels.ended(address)
         }
-        #expect(channels.leave(address) == nil)
+        expectNil(channels.leave(address))
     }
 
     @Test func `a message of an unknown channel is an error, and concerns no other channel`() {
@@ -124,27 +125,27 @@ import Testing
             #expect(throws: PrimusPluginError.self) { _ = try channels.channel(of: other) }
             #expect(throws: PrimusPluginError.self) { _ = try channels.ended(other) }
         }
-        #expect(channels.count == 1)
-        #expect(channels.endAll() == [1])
-        #expect(channels.count == 0)
+        expectEqual(channels.count, 1)
+        expectEqual(channels.endAll(), [1])
+        expectEqual(channels.count, 0)
     }
 
     @Test func `a server knows the channels of a client, in order and up to a limit`() throws {
         var members = MultiplexMembers(limit: 2)
         let (a, b) = (MultiplexAddress(id: "2", channel: "a"), MultiplexAddress(id: "1", channel: "b"))
         let c = MultiplexAddress(id: "3", channel: "a")
-        #expect(try members.join(a))
-        #expect(try members.join(b))
-        #expect(try !members.join(a), "a second time has no effect")
+        try expect(members.join(a))
+        try expect(members.join(b))
+        try expect(!members.join(a), "a second time has no effect")
         #expect(throws: PrimusPluginError.limitReached(plugin: "multiplex", "the client has joined 2 channels")) { _ = try members.join(c) }
-        #expect(members.addresses == [a, b])
+        expectEqual(members.addresses, [a, b])
         try members.check(a)
         #expect(throws: PrimusPluginError.self) { try members.check(MultiplexAddress(id: "2", channel: "b")) }
         try members.leave(a)
         #expect(throws: PrimusPluginError.self) { try members.leave(a) }
-        #expect(try members.join(c))
-        #expect(members.endAll() == [b, c])
-        #expect(members.count == 0)
+        try expect(members.join(c))
+        expectEqual(members.endAll(), [b, c])
+        expectEqual(members.count, 0)
     }
 
     // MARK: Streams
@@ -156,19 +157,19 @@ import Testing
         streams.open("a", 1)
         streams.open("b", 2)
         if case .message(1, let payload) = streams.received(message) {
-            #expect(try payload.decode(Int.self) == 1)
+            try expectEqual(payload.decode(Int.self), 1)
         } else {
             Issue.record("not the message")
         }
         if case .ended(1) = streams.received(.end(name: "a")) {} else { Issue.record("not the end") }
         if case .notOpen = streams.received(message) {} else { Issue.record("the stream has ended") }
-        #expect(streams.end("a") == nil)
-        #expect(streams.end("b") == .end(name: "b"))
-        #expect(streams.count == 0)
+        expectNil(streams.end("a"))
+        expectEqual(streams.end("b"), .end(name: "b"))
+        expectEqual(streams.count, 0)
         streams.open("c", 3)
         streams.open("a", 4)
-        #expect(streams["a"] == 4)
-        #expect(streams.endAll() == [3, 4])
+        expectEqual(streams["a"], 4)
+        expectEqual(streams.endAll(), [3, 4])
     }
 
     // MARK: Names
@@ -203,8 +204,8 @@ import Testing
     // MARK: Sets
 
     @Test func `plugins have the names of Primus's documentation`() {
-        #expect(PrimusPluginSet.all.names == ["emitter", "emit", "multiplex", "substream", "responder"])
-        for name in PrimusPluginSet.all.names { #expect(PrimusPluginSet(name: name)?.names == [name]) }
-        #expect(PrimusPluginSet(name: "rooms") == nil)
+        expectEqual(PrimusPluginSet.all.names, ["emitter", "emit", "multiplex", "substream", "responder"])
+        for name in PrimusPluginSet.all.names { expectEqual(PrimusPluginSet(name: name)?.names, [name]) }
+        expectNil(PrimusPluginSet(name: "rooms"))
     }
 }

@@ -1,6 +1,7 @@
 import PrimusWire
 import RealtimeCoding
 import RealtimeCore
+import TestSupport
 import Testing
 
 @Suite struct PluginPacketTests {
@@ -52,9 +53,9 @@ import Testing
     @Test(arguments: Self.texts)
     func `each packet is read, and written with the same text`(packet: String, kind: String) throws {
         let output = readJSON(packet)
-        #expect(try Self.describe(output) == kind)
+        try expectEqual(Self.describe(output), kind)
         guard case .packet(let read) = output else { return }
-        #expect(try PrimusPluginWriter(.json).message(read) == .text(packet))
+        try expectEqual(PrimusPluginWriter(.json).message(read), .text(packet))
     }
 
     @Test(arguments: [
@@ -82,7 +83,7 @@ import Testing
         (#"{"type":0,"data":["a"],"substream":"s"}"#, "substream s null"),
     ])
     func `other forms of a packet are read`(text: String, kind: String) throws {
-        #expect(try Self.describe(readJSON(text)) == kind)
+        try expectEqual(Self.describe(readJSON(text)), kind)
     }
 
     @Test(arguments: [
@@ -94,11 +95,11 @@ import Testing
         #"{"emit":"a"}"#, #"{"emit":{}}"#, #"{"substream":5,"args":1}"#, #"{"args":1}"#, #"{"plugin":"other","requestId":"1"}"#,
         #"{"requestId":"1","data":1}"#, #"{"type":0,"data":["a"]"#, #"{"type":0,"data":["a"]}}"#, "{\"type\":0,\"data\":[\"\u{1}\"]}",
     ])
-    func `anything else belongs to the application`(text: String) { #expect(readJSON(text) == .none) }
+    func `anything else belongs to the application`(text: String) { expectEqual(readJSON(text), .none) }
 
     @Test func `a binary message isn't a packet in JSON`() {
         let bytes = Array(#"{"type":0,"data":["a"]}"#.utf8)
-        #expect(PrimusPluginReader(.all, .json).read(.binary(bytes)) == .none)
+        expectEqual(PrimusPluginReader(.all, .json).read(.binary(bytes)), .none)
     }
 
     @Test(arguments: [
@@ -117,7 +118,7 @@ import Testing
         (#"{"plugin":"primus-responder","responseId":[]}"#, "responder", "\"responseId\" must be a string"),
     ])
     func `a packet with an invalid part is an error that names the part`(text: String, plugin: String, problem: String) {
-        #expect(readJSON(text) == .invalid(.invalidPacket(plugin: plugin, problem: problem)))
+        expectEqual(readJSON(text), .invalid(.invalidPacket(plugin: plugin, problem: problem)))
     }
 
     @Test func `a message is a packet of the plugins that are on only`() throws {
@@ -132,20 +133,20 @@ import Testing
                 case .packet(.responder): .responder
                 default: []
                 }
-            #expect(!owner.isEmpty, "\(kind)")
-            #expect(readJSON(text, owner) == output)
-            #expect(readJSON(text, PrimusPluginSet.all.subtracting(owner)) == .none, "\(kind)")
-            #expect(readJSON(text, []) == .none)
+            expect(!owner.isEmpty, "\(kind)")
+            expectEqual(readJSON(text, owner), output)
+            expectEqual(readJSON(text, PrimusPluginSet.all.subtracting(owner)), .none, "\(kind)")
+            expectEqual(readJSON(text, []), .none)
         }
     }
 
     @Test func `a message that is nested too deeply isn't a packet`() {
         let text = #"{"type":0,"data":["a",[[1]]]}"#
-        #expect(PrimusPluginReader(.all, .json, limits: CodingLimits(depth: 3)).read(text) == .none)
-        #expect(PrimusPluginReader(.all, .json, limits: CodingLimits(depth: 4)).read(text) != .none)
+        expectEqual(PrimusPluginReader(.all, .json, limits: CodingLimits(depth: 3)).read(text), .none)
+        expect(PrimusPluginReader(.all, .json, limits: CodingLimits(depth: 4)).read(text) != .none)
         let bomb = #"{"type":0,"data":["# + String(repeating: "[", count: 100_000)
-        #expect(readJSON(bomb) == .none)
-        #expect(readJSON(#"[0,"i","c","# + String(repeating: "[", count: 100_000)) == .none)
+        expectEqual(readJSON(bomb), .none)
+        expectEqual(readJSON(#"[0,"i","c","# + String(repeating: "[", count: 100_000)), .none)
     }
 
     // MARK: Parsers
@@ -154,8 +155,8 @@ import Testing
     func `each packet survives writing and reading with each parser`(coding: PrimusCoding) throws {
         let (reader, writer) = (PrimusPluginReader(.all, coding), PrimusPluginWriter(coding))
         for packet in try PrimusPluginPacket.samples(coding) {
-            #expect(reader.read(try writer.message(packet)) == .packet(packet))
-            #expect(reader.read(writer.payload(packet)) == .packet(packet))
+            expectEqual(reader.read(try writer.message(packet)), .packet(packet))
+            expectEqual(reader.read(writer.payload(packet)), .packet(packet))
         }
     }
 
@@ -169,7 +170,7 @@ import Testing
             Issue.record("not the message of the channel")
             return
         }
-        #expect(PrimusPluginReader(.emitter, coding).read(payload) == .packet(event))
+        expectEqual(PrimusPluginReader(.emitter, coding).read(payload), .packet(event))
     }
 
     @Test func `packets in MessagePack have the bytes of the original`() throws {
@@ -179,9 +180,9 @@ import Testing
         let expected: [[UInt8]] = [
             [0x83, 0xA4], Array("type".utf8), [0, 0xA4], Array("data".utf8), [0x92, 0xA1, 0x61, 1, 0xA2], Array("id".utf8), [1],
         ]
-        #expect(event == .binary(Array(expected.joined())))
+        expectEqual(event, .binary(Array(expected.joined())))
         let subscribe = try writer.message(.multiplex(.subscribe(MultiplexAddress(id: "i", channel: "c"))))
-        #expect(subscribe == .binary([0x93, 1, 0xA1, 0x69, 0xA1, 0x63]))
+        expectEqual(subscribe, .binary([0x93, 1, 0xA1, 0x69, 0xA1, 0x63]))
     }
 
     @Test func `in MessagePack, keys of other types and long encodings are read`() {
@@ -194,9 +195,9 @@ import Testing
             Issue.record("not the event")
             return
         }
-        #expect(reader.read(.binary(bytes.dropLast())) == .none)
-        #expect(reader.read(.binary(bytes + [0])) == .none)
-        #expect(reader.read(.binary([])) == .none)
+        expectEqual(reader.read(.binary(bytes.dropLast())), .none)
+        expectEqual(reader.read(.binary(bytes + [0])), .none)
+        expectEqual(reader.read(.binary([])), .none)
     }
 
     @Test func `the wrappers of EJSON are decoded when they are needed`() throws {
@@ -205,6 +206,6 @@ import Testing
             Issue.record("not the event")
             return
         }
-        #expect(try arguments.values() == [.date(PrimusDate(milliseconds: 5)), .bytes([1, 2, 3])])
+        try expectEqual(arguments.values(), [.date(PrimusDate(milliseconds: 5)), .bytes([1, 2, 3])])
     }
 }
