@@ -334,7 +334,7 @@ public final class PusherClient: Sendable {
                 throw PusherError(.invalidConfiguration, message)
             }
             if let error = new.validationError { throw PusherError(.invalidConfiguration, "Invalid configuration: \(error)") }
-            let settings = PusherSettings(new)
+            let settings = new.settings
             var isChanged = false
             self.driver.step { session, now, effects in
                 isChanged = session.setSettings(settings, replacing: old, now: now, &effects)

@@ -26,7 +26,34 @@ public struct PusherConfiguration: Sendable {
         }
     }
 
-    private var environment = Environment.standard
+    private var environment = Environment.standard { didSet { self.copies = Copies() } }
+
+    /// Identifies the copies of a configuration until one of them is changed.
+    private final class Copies: Sendable {
+        private let settings = Lock<PusherSettings?>(nil)
+
+        func settings(_ make: () -> PusherSettings) -> PusherSettings {
+            self.settings.withLock { settings in
+                if let settings { return settings }
+                let new = make()
+                settings = new
+                return new
+            }
+        }
+    }
+
+    private var copies = Copies()
+
+    /// The settings of a session. Clients that are created with copies of a configuration share them: an idle connection would take 0.8 KiB
+    /// more with settings of its own.
+    var settings: PusherSettings {
+        self.copies.settings {
+            var configuration = self
+            // Otherwise, the settings would retain themselves.
+            configuration.copies = Copies()
+            return PusherSettings(configuration)
+        }
+    }
 
     /// Whether a client with the other configuration can change to this one.
     func hasEnvironment(of other: Self) -> Bool { self.environment === other.environment }
@@ -37,73 +64,73 @@ public struct PusherConfiguration: Sendable {
     }
 
     /// The key of the app.
-    public var key: String
+    public var key: String { didSet { self.copies = Copies() } }
     /// The name or address of the server.
-    public var host: String
+    public var host: String { didSet { self.copies = Copies() } }
     /// The port, or `nil` for the default port: 443 with TLS, 80 without.
-    public var port: Int?
+    public var port: Int? { didSet { self.copies = Copies() } }
     /// The path before `/app/…`. It must start with a slash and must not end with one. It is empty by default.
-    public var path: String
+    public var path: String { didSet { self.copies = Copies() } }
     /// Whether to use TLS. If the server requires TLS (close code 4000), the client switches to it, on the default port.
-    public var useTLS: Bool
+    public var useTLS: Bool { didSet { self.copies = Copies() } }
     /// The authorizer of private and presence channels. Without an authorizer, their subscriptions fail.
-    public var authorizer: PusherAuthorizer?
+    public var authorizer: PusherAuthorizer? { didSet { self.copies = Copies() } }
     /// The authenticator of the user who signs in with ``PusherUser/signIn()``. Without an authenticator, signing in fails.
-    public var userAuthenticator: PusherUserAuthenticator?
+    public var userAuthenticator: PusherUserAuthenticator? { didSet { self.copies = Copies() } }
     /// The time without a message from the server after which the client sends a ping. A shorter interval that the server requests
     /// takes precedence. The default is 120 seconds, as the protocol specifies.
-    public var activityTimeout: Duration = .seconds(120)
+    public var activityTimeout: Duration = .seconds(120) { didSet { self.copies = Copies() } }
     /// The time to wait for any message after a ping before the connection counts as lost. The default is 30 seconds.
-    public var pongTimeout: Duration = .seconds(30)
+    public var pongTimeout: Duration = .seconds(30) { didSet { self.copies = Copies() } }
     /// The time limit for one attempt to connect, from resolving the host name to the server's `connection_established` event.
     /// The default is 15 seconds.
-    public var connectTimeout: Duration = .seconds(15)
+    public var connectTimeout: Duration = .seconds(15) { didSet { self.copies = Copies() } }
     /// The time without a connection after which the state changes to ``PusherConnectionState/unavailable``. The default is
     /// 10 seconds.
-    public var unavailableTimeout: Duration = .seconds(10)
+    public var unavailableTimeout: Duration = .seconds(10) { didSet { self.copies = Copies() } }
     /// The time limit for one subscription, including its authorization. The default is 30 seconds.
-    public var subscriptionTimeout: Duration = .seconds(30)
+    public var subscriptionTimeout: Duration = .seconds(30) { didSet { self.copies = Copies() } }
     /// The delays between attempts to connect, and between attempts to subscribe to a channel after a temporary failure. The
     /// default is random delays that grow from at most 1 second to at most 60 seconds. Another ``retry`` policy replaces the delays between
     /// attempts to connect.
-    public var backoff = Backoff(base: .seconds(1), cap: .seconds(60))
+    public var backoff = Backoff(base: .seconds(1), cap: .seconds(60)) { didSet { self.copies = Copies() } }
     /// Whether and when the client reconnects after a loss. The default is unlimited reconnects, with the delays of ``backoff``.
-    public var retry = PusherRetryPolicy.backoff
+    public var retry = PusherRetryPolicy.backoff { didSet { self.copies = Copies() } }
     /// The activity timeout if the server requests none, or `nil` for ``activityTimeout``, which is the maximum in any case.
-    package var fallbackActivityTimeout: Duration?
+    package var fallbackActivityTimeout: Duration? { didSet { self.copies = Copies() } }
     /// A closure that decides instead of ``retry``, without a task.
-    package var retryDecision: PusherRetryDecision?
+    package var retryDecision: PusherRetryDecision? { didSet { self.copies = Copies() } }
     /// The maximum size of a message from the server, in bytes. A larger message closes the connection. The default is
     /// 1 MiB; Pusher limits the data of an event to 10 KiB.
-    public var messageLimit = 1 << 20
+    public var messageLimit = 1 << 20 { didSet { self.copies = Copies() } }
     /// The maximum number of client events that wait for the subscription of a channel, and of those that wait because of the
     /// ``clientEventLimit``, before ``PusherChannel/trigger(_:_:)`` throws. The default is 64.
-    public var clientEventQueueLimit = 64
+    public var clientEventQueueLimit = 64 { didSet { self.copies = Copies() } }
     /// The maximum number of client events in a second, and what happens to further ones; `nil` for no limit.
     ///
     /// The default is ten, with further events waiting, for a configuration that is created for a cluster, and no limit for one that is
     /// created for a server of your own.
-    public var clientEventLimit: PusherClientEventLimit?
+    public var clientEventLimit: PusherClientEventLimit? { didSet { self.copies = Copies() } }
     /// How the client recovers the events that it missed while its connection was interrupted, or `nil` if it only reports that events
     /// may be missing. The default is `nil`: the Pusher service and most servers don't support recovery.
-    public var recovery: PusherRecovery?
+    public var recovery: PusherRecovery? { didSet { self.copies = Copies() } }
     /// How the client receives events as deltas from earlier ones, which saves bandwidth, or `nil` if it receives complete events. The
     /// default is `nil`: the Pusher service and most servers don't support deltas.
-    public var deltaCompression: PusherDeltaCompression?
+    public var deltaCompression: PusherDeltaCompression? { didSet { self.copies = Copies() } }
     /// Whether channels may have filters; see ``PusherClient/subscribe(_:filter:)``. The default is `false`: the Pusher service and most
     /// servers don't support filters.
     ///
     /// With `true`, the client uses version 2 of the protocol, which sockudo defines. A client that sends a client event receives it too.
     /// sockudo ignores filters without the setting `tag_filtering`.
-    public var allowsFilters = false
+    public var allowsFilters = false { didSet { self.copies = Copies() } }
     /// Whether the client checks the names of channels. The default is `true`: with a name that the Pusher service would reject,
     /// ``PusherClient/subscribe(_:)`` throws an error.
     ///
     /// Set it to `false` for a server that allows longer names, or other characters than letters, digits and `_-=@,.;`. A name must not be
     /// empty in any case.
-    public var validatesChannelNames = true
+    public var validatesChannelNames = true { didSet { self.copies = Copies() } }
     /// Additional header fields of the request that opens the WebSocket.
-    public var headers: HTTPHeaders = [:]
+    public var headers: HTTPHeaders = [:] { didSet { self.copies = Copies() } }
     /// The destination of log messages. By default, warnings and errors go to the unified log on Apple platforms and to standard error
     /// elsewhere. With the minimum level `trace`, every frame is logged, without signatures and tokens. A client keeps its log for life.
     public var log: LogSink {
@@ -227,7 +254,7 @@ public struct PusherConfiguration: Sendable {
     }
 }
 
-/// The settings of a session, which its parts share instead of copying them.
+/// The settings of a session, which its parts share instead of copying them; see ``PusherConfiguration/settings``.
 final class PusherSettings: Sendable {
     let configuration: PusherConfiguration
     let connectionPolicy: Shared<ConnectionPolicy>

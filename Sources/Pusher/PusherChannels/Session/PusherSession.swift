@@ -110,7 +110,7 @@ struct PusherSession: ReconnectingSession {
     private var runWaiters = WaitingCalls()
 
     init(_ configuration: PusherConfiguration, seed: UInt64) {
-        self.settings = PusherSettings(configuration)
+        self.settings = configuration.settings
         self.connection = ConnectionStateMachine(policy: self.settings.connectionPolicy, generator: SplitMix64(seed: seed))
         var seeds = SplitMix64(seed: ~seed)
         self.channels = ChannelSubscriptions(seed: seeds.next())
