@@ -248,15 +248,15 @@ public final class PrimusServer: Sendable {
         _ name: String, _ executor: CallbackExecutor, _ handler: @escaping @Sendable (Element) -> Void,
         _ select: @escaping @Sendable (PrimusSparkEvent) -> Element?
     ) -> CallbackObservation {
-        self.driver.observe(.pauseReading(1_000), lifetime: .client, named: "The callback of \(name)", schedule: executor.schedule) {
-            events, output in
-            for case .spark(let event) in events {
-                if let element = select(event) { output.append(element) }
-            }
-        } register: { machine, id, effects in
+        self.driver.observe(
+            .pauseReading(1_000), lifetime: .client, named: "The callback of \(name)", schedule: executor.schedule,
+            convert: { events, output in
+                for case .spark(let event) in events {
+                    if let element = select(event) { output.append(element) }
+                }
+            }, calls: CallbackCalls(handler)
+        ) { machine, id, effects in
             effects.routes.add(id, to: &machine.sparkRoute)
-        } callback: {
-            handler($0)
         }
     }
 }

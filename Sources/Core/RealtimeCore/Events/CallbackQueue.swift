@@ -8,25 +8,13 @@ import RealtimeSystem
 ///
 /// Besides what its owner appends, a queue can receive the events of a driver; see ``SessionDriver/observe(into:lifetime:convert:register:)``.
 package final class CallbackQueue<Element: Sendable>: Sendable, CallbackDelivery {
-    private enum Phase: Sendable {
-        /// Nothing is buffered, and the next element schedules a delivery.
-        case idle
-        case scheduled, delivering
-        case cancelled
-    }
-
-    private struct State: Sendable {
-        var phase = Phase.idle
-        /// The elements that were taken from the buffer, in reverse order, so that each is released as soon as it was delivered.
-        var taken: [Element] = []
-        var source: (id: ConsumerID, value: any EventSource)?
-    }
-
     private let buffer: EventBuffer<Element>
     private let batchSize: Int
     private let schedule: CallbackSchedule
-    private let callback: @Sendable (Element) -> Void
-    private let state = Lock(State())
+    private let calls: CallbackCalls<Element>
+    private let state = Lock(CallbackState())
+    /// The elements that a delivery has left when it reached its limit, the last one first.
+    private let remaining = Lock<[Element]>([])
 
     /// Creates an empty queue.
     ///
@@ -36,15 +24,23 @@ package final class CallbackQueue<Element: Sendable>: Sendable, CallbackDelivery
     ///   - byteLimit: When the buffer is full because of the size of the elements.
     ///   - batchSize: The maximum number of elements that a scheduled delivery hands over in a row, before it is scheduled again.
     ///   - schedule: Runs the deliveries, for example on a queue. Called without a lock.
-    ///   - callback: Called with each element.
+    ///   - calls: Calls the closure with each element.
     package init(
         _ policy: BufferPolicy, byteLimit: ByteLimit<Element>? = nil, batchSize: Int = .max, schedule: @escaping CallbackSchedule,
-        callback: @escaping @Sendable (Element) -> Void
+        calls: CallbackCalls<Element>
     ) {
         self.buffer = EventBuffer(policy, byteLimit: byteLimit)
         self.batchSize = batchSize
         self.schedule = schedule
-        self.callback = callback
+        self.calls = calls
+    }
+
+    /// Creates an empty queue that calls a closure with each element.
+    package convenience init(
+        _ policy: BufferPolicy, byteLimit: ByteLimit<Element>? = nil, batchSize: Int = .max, schedule: @escaping CallbackSchedule,
+        callback: @escaping @Sendable (Element) -> Void
+    ) {
+        self.init(policy, byteLimit: byteLimit, batchSize: batchSize, schedule: schedule, calls: CallbackCalls(callback))
     }
 
     // MARK: The producer's side
@@ -95,70 +91,119 @@ package final class CallbackQueue<Element: Sendable>: Sendable, CallbackDelivery
 
     func cancel() {
         _ = self.buffer.finish(.ended)
-        let (source, released) = self.state.withLock { state in
-            defer { (state.phase, state.taken, state.source) = (.cancelled, [], nil) }
-            return (state.source, state.taken)
+        let source = self.state.withLock { state in
+            state.phase = .cancelled
+            return state.source.take()
         }
         source?.value.consumerRemoved(source?.id ?? ConsumerID(rawValue: 0))
-        withExtendedLifetime(released) {}
+        // Released after the lock.
+        _ = self.takeRemaining()
+    }
+
+    private func takeRemaining() -> [Element] {
+        self.remaining.withLock { remaining in
+            var elements: [Element] = []
+            swap(&elements, &remaining)
+            return elements
+        }
     }
 
     /// Delivers until the buffer is empty, if the phase allows it.
-    private func deliver(atMost limit: Int, if mayBegin: (Phase) -> Bool) {
+    private func deliver(atMost limit: Int, if mayBegin: (CallbackState.Phase) -> Bool) {
         let begins = self.state.withLock { state in
             guard mayBegin(state.phase) else { return false }
             state.phase = .delivering
             return true
         }
         guard begins else { return }
-        var count = 0
-        while let element = self.next() {
-            self.callback(element)
-            count += 1
-            guard count < limit else {
-                let continues = self.state.withLock { state in
-                    guard case .delivering = state.phase else { return false }
-                    state.phase = .scheduled
-                    return true
-                }
-                if continues { self.scheduleDelivery() }
-                return
+        var elements = self.takeRemaining()
+        var rest = limit
+        while true {
+            if elements.isEmpty, !self.refill(&elements) { return }
+            self.calls.call(&elements, &rest) { self.isDelivering }
+            guard rest == 0 else {
+                guard self.isDelivering else { return }
+                continue
             }
+            // Without another reference, which would copy the elements at the next delivery.
+            self.remaining.withLock { swap(&$0, &elements) }
+            let continues = self.state.withLock { state in
+                guard case .delivering = state.phase else { return false }
+                state.phase = .scheduled
+                return true
+            }
+            if continues { return self.scheduleDelivery() }
+            // Cancelled, perhaps before the elements were there.
+            _ = self.takeRemaining()
+            return
         }
     }
 
-    /// Returns the next element, or ends the delivery.
-    private func next() -> Element? {
-        var drained: (id: ConsumerID, value: any EventSource)?
-        // Released after the lock: dropped elements, which remain in the array.
-        var released: [Element] = []
-        defer {
-            drained.map { $0.value.drained($0.id) }
-            withExtendedLifetime(released) {}
-        }
-        return self.state.withLock { state in
-            // Before each element, because any of them may be the one at which the application cancels.
-            guard case .delivering = state.phase else { return nil }
-            // `count` and `removeLast()`: this code is generic and not specialized, where `isEmpty` and `popLast()` cost several times as much.
-            if state.taken.count == 0 {
-                var batch = EventBuffer<Element>.Batch()
-                swap(&batch.elements, &state.taken)
-                if self.buffer.take(into: &batch) { drained = state.source }
-                if batch.start > 0 {
-                    released = batch.elements
-                    batch.elements.removeFirst(batch.start)
-                }
-                batch.elements.reverse()
-                state.taken = batch.elements
-            }
-            guard state.taken.count > 0 else {
+    private var isDelivering: Bool {
+        self.state.withLock { state in if case .delivering = state.phase { true } else { false } }
+    }
+
+    /// Takes the next elements from the buffer, or ends the delivery.
+    ///
+    /// - Returns: Whether there are elements.
+    private func refill(_ elements: inout [Element]) -> Bool {
+        while true {
+            var batch = EventBuffer<Element>.Batch()
+            swap(&batch.elements, &elements)
+            let wasFull = self.buffer.take(into: &batch)
+            swap(&batch.elements, &elements)
+            self.calls.reverse(&elements, batch.start)
+            if wasFull, let source = self.state.withLock({ $0.source }) { source.value.drained(source.id) }
+            guard elements.isEmpty else { return true }
+            let ends = self.state.withLock { state in
+                guard case .delivering = state.phase else { return true }
                 // Under the lock: an element is appended before the phase is looked at.
+                guard !self.buffer.hasPending else { return false }
                 state.phase = .idle
-                // An idle queue keeps no memory.
-                state.taken = []
-                return nil
+                return true
             }
-            return state.taken.removeLast()
+            if ends { return false }
+        }
+    }
+}
+
+/// The state of a queue of callbacks. It isn't generic, so that the code that uses it is compiled for it.
+private struct CallbackState: Sendable {
+    enum Phase: Sendable {
+        /// Nothing is buffered, and the next element schedules a delivery.
+        case idle
+        case scheduled, delivering
+        case cancelled
+    }
+
+    var phase = Phase.idle
+    var source: (id: ConsumerID, value: any EventSource)?
+}
+
+/// Calls a closure with the elements of an array.
+///
+/// It is inlinable so that it is compiled where the type of the elements is known: unspecialized, an element costs several times as much.
+@usableFromInline
+package struct CallbackCalls<Element: Sendable>: Sendable {
+    /// Removes a number of elements from the beginning, and reverses the others.
+    @usableFromInline let reverse: @Sendable (_ elements: inout [Element], _ removed: Int) -> Void
+    /// Calls the closure with the last element, which is removed, and so on: until none is left, the limit is reached, or `continues`
+    /// returns `false`. Each element is released as soon as the closure has returned, and counts against the limit.
+    @usableFromInline let call: @Sendable (_ elements: inout [Element], _ limit: inout Int, _ continues: () -> Bool) -> Void
+
+    /// - Parameter callback: Called with each element.
+    @inlinable
+    package init(_ callback: @escaping @Sendable (Element) -> Void) {
+        self.reverse = { elements, removed in
+            if removed > 0 { elements.removeFirst(removed) }
+            elements.reverse()
+        }
+        self.call = { elements, limit, continues in
+            // Before each element, because any of them may be the one at which the application cancels.
+            while limit > 0, !elements.isEmpty, continues() {
+                limit -= 1
+                callback(elements.removeLast())
+            }
         }
     }
 }

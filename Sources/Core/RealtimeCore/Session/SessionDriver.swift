@@ -248,16 +248,27 @@ package final class SessionDriver<Machine: SessionMachine>: ReplacedConnectionEv
     ///   - schedule: Runs the deliveries, for example on a queue. Called without a lock.
     ///   - convert: Appends the elements for a batch of events. Called under the driver's lock.
     ///   - register: Registers the consumer with the machine.
-    ///   - callback: Called with each element.
+    ///   - calls: Calls the closure with each element. Create it where the type of the elements is known.
     /// - Returns: The registration. Releasing it cancels the callback.
+    package func observe<Element: Sendable>(
+        _ policy: BufferPolicy, lifetime: ConsumerLifetime, named name: String = "A callback", schedule: @escaping CallbackSchedule,
+        convert: @escaping EventConversion<Machine.Event, Element>, calls: CallbackCalls<Element>,
+        register: (inout Machine, ConsumerID, inout Effects<Machine>) -> Void
+    ) -> CallbackObservation {
+        let followed = self.makeCallbackWatch(.notBegun).following(schedule, name)
+        let queue = CallbackQueue(policy, schedule: followed, calls: calls)
+        return self.observe(into: queue, lifetime: lifetime, convert: convert, register: register)
+    }
+
+    /// Calls a closure with the events from now on, in order and one at a time, where few are expected.
     package func observe<Element: Sendable>(
         _ policy: BufferPolicy, lifetime: ConsumerLifetime, named name: String = "A callback", schedule: @escaping CallbackSchedule,
         convert: @escaping EventConversion<Machine.Event, Element>,
         register: (inout Machine, ConsumerID, inout Effects<Machine>) -> Void, callback: @escaping @Sendable (Element) -> Void
     ) -> CallbackObservation {
-        let followed = self.makeCallbackWatch(.notBegun).following(schedule, name)
-        let queue = CallbackQueue(policy, schedule: followed, callback: callback)
-        return self.observe(into: queue, lifetime: lifetime, convert: convert, register: register)
+        self.observe(
+            policy, lifetime: lifetime, named: name, schedule: schedule, convert: convert, calls: CallbackCalls(callback),
+            register: register)
     }
 
     /// Appends the events from now on to a queue. A queue observes one driver, once.

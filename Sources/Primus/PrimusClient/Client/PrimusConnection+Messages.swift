@@ -51,13 +51,11 @@ extension PrimusConnection {
     ) -> PrimusObservation {
         let buffer = self.driver.read { $0.options.messageBuffer.count }
         return self.driver.observe(
-            .pauseReading(buffer), lifetime: .client, named: "The callback of the messages", schedule: executor.schedule
-        ) { events, output in
-            for case .message(let message) in events { output.append(message) }
-        } register: { session, consumer, effects in
+            .pauseReading(buffer), lifetime: .client, named: "The callback of the messages", schedule: executor.schedule,
+            convert: { events, output in for case .message(let message) in events { output.append(message) } },
+            calls: CallbackCalls(callback)
+        ) { session, consumer, effects in
             session.observeMessages(consumer, &effects)
-        } callback: {
-            callback($0)
         }
     }
 

@@ -254,11 +254,9 @@ struct PluginCalls: Sendable {
         let buffer = self.driver.read { $0.options.messageBuffer }
         return self.driver.observe(
             .pauseReading(buffer.count), lifetime: .client, named: name, schedule: executor.schedule,
-            convert: Self.conversion(element)
+            convert: Self.conversion(element), calls: CallbackCalls(callback)
         ) { session, consumer, effects in
             session.observe(source, consumer, &effects)
-        } callback: {
-            callback($0)
         }
     }
 

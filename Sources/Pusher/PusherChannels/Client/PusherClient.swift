@@ -523,7 +523,9 @@ public final class PusherClient: Sendable {
     // MARK: Used by PusherChannel
 
     func eventSequence(_ topic: PusherSession.Topic, _ buffer: BufferPolicy) -> EventSequence<PusherEvent> {
-        self.sequence(of: topic, buffer, .connection, PusherUpdate.event)
+        self.driver.makeSequence(buffer, lifetime: .connection, convert: PusherUpdate.events) { session, id, effects in
+            session.addConsumer(id, to: topic, &effects)
+        }
     }
 
     /// Calls a closure with the updates of a topic from now on, until the observation is cancelled.
@@ -532,11 +534,10 @@ public final class PusherClient: Sendable {
         _ convert: @escaping @Sendable (PusherUpdate) -> Element?, _ callback: @escaping @Sendable (Element) -> Void
     ) -> PusherObservation {
         self.driver.observe(
-            buffer, lifetime: .client, named: Self.name(ofCallbackFor: topic), schedule: executor.schedule, convert: eachElement(convert)
+            buffer, lifetime: .client, named: Self.name(ofCallbackFor: topic), schedule: executor.schedule, convert: eachElement(convert),
+            calls: CallbackCalls(callback)
         ) { session, id, effects in
             session.addConsumer(id, to: topic, &effects)
-        } callback: {
-            callback($0)
         }
     }
 

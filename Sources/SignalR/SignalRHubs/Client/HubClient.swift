@@ -275,11 +275,10 @@ public final class HubClient: Sendable {
     ) -> HubObservation {
         let convert = eachElement { (event: HubEvent) in event.update }
         return self.driver.observe(
-            buffer, lifetime: .client, named: "The callback of the updates", schedule: executor.schedule, convert: convert
+            buffer, lifetime: .client, named: "The callback of the updates", schedule: executor.schedule, convert: convert,
+            calls: CallbackCalls(callback)
         ) { session, consumer, effects in
             session.observeUpdates(consumer, &effects)
-        } callback: {
-            callback($0)
         }
     }
 
