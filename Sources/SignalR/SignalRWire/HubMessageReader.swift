@@ -44,7 +44,7 @@ package struct HubMessageReader: Sendable {
     ///   - body: Called for each complete message, in order, also for those before an error.
     /// - Throws: ``HubFramingError`` if a message exceeds the limit or its length is invalid, and for all bytes after that.
     package mutating func read(
-        _ bytes: UnsafeRawBufferPointer, isUTF8: Bool = false, _ body: (Output) -> Void
+        _ bytes: UnsafeRawBufferPointer, isUTF8: Bool = false, _ body: (consuming Output) -> Void
     ) throws(HubFramingError) {
         if let failure = self.failure { throw failure }
         do throws(HubFramingError) {
@@ -70,7 +70,9 @@ package struct HubMessageReader: Sendable {
         self.pending.removeAll(keepingCapacity: self.pending.capacity <= 1 << 16)
     }
 
-    private mutating func readJSON(_ bytes: UnsafeRawBufferPointer, isUTF8: Bool, _ body: (Output) -> Void) throws(HubFramingError) {
+    private mutating func readJSON(
+        _ bytes: UnsafeRawBufferPointer, isUTF8: Bool, _ body: (consuming Output) -> Void
+    ) throws(HubFramingError) {
         var start = 0
         if !self.pending.isEmpty {
             let separator = bytes.position(of: HubHandshake.separator, from: 0)
@@ -95,7 +97,7 @@ package struct HubMessageReader: Sendable {
         self.pendingIsUTF8 = isUTF8
     }
 
-    private mutating func readMessagePack(_ bytes: UnsafeRawBufferPointer, _ body: (Output) -> Void) throws(HubFramingError) {
+    private mutating func readMessagePack(_ bytes: UnsafeRawBufferPointer, _ body: (consuming Output) -> Void) throws(HubFramingError) {
         var start = 0
         while true {
             let length: Int

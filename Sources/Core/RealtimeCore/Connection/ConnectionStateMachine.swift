@@ -188,6 +188,10 @@ package struct ConnectionStateMachine: Sendable {
         }
     }
 
+    /// Whether a connection is the established one. Mutating, because a session that reads ``established`` in a closure copies the machine.
+    @inlinable
+    package mutating func isEstablished(_ id: ConnectionID) -> Bool { self.established == id }
+
     /// Whether an established connection is being resumed.
     package var isResuming: Bool { if case .resuming = self.state { true } else { false } }
 

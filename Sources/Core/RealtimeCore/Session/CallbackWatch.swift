@@ -22,10 +22,11 @@ package final class CallbackWatch: TimerClient {
         var timer = CoalescedTimer()
     }
 
+    // In nanoseconds: a wait begins with each call of a handler, and calculating with durations takes most of its time.
     /// The time until a wait is reported.
-    private static let limit = Duration.seconds(5)
+    private static var limit: Int64 { 5_000_000_000 }
     /// The part of it that the main actor has to answer.
-    private static let answerLimit = Duration.seconds(1)
+    private static var answerLimit: Int64 { 1_000_000_000 }
 
     private let time: any TimeSource
     private let sign: Sign
@@ -60,7 +61,7 @@ package final class CallbackWatch: TimerClient {
             state.lastNumber += 1
             state.wait = (state.lastNumber, name)
             state.isAsking = false
-            self.setDeadline(now.advanced(by: self.sign == .notBegun ? Self.limit : Self.limit - Self.answerLimit), &state)
+            self.setDeadline(now + (self.sign == .notBegun ? Self.limit : Self.limit - Self.answerLimit), &state)
             return state.lastNumber
         }
     }
@@ -108,7 +109,7 @@ package final class CallbackWatch: TimerClient {
                 if self.sign == .mainActorBlocked, !state.isAsking {
                     state.isAsking = true
                     asked = wait.number
-                    self.setDeadline(now.advanced(by: Self.answerLimit), &state)
+                    self.setDeadline(now + Self.answerLimit, &state)
                 } else {
                     state.hasReported = true
                     state.wait = nil

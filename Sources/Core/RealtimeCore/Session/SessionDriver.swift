@@ -158,7 +158,8 @@ package final class SessionDriver<Machine: SessionMachine>: ReplacedConnectionEv
         connection?.flush()
     }
 
-    /// Reads the machine's state.
+    /// Reads the machine's state. It is inlinable so that it is specialized in the machine's module.
+    @inlinable
     package func read<Result>(_ body: (borrowing Machine) -> Result) -> Result {
         self.state.withLock { body($0.machine) }
     }

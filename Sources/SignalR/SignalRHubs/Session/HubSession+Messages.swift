@@ -11,7 +11,10 @@ extension HubSession {
                 guard self.connection.current == id else { return }
                 guard entry.kind == .text || entry.kind == .binary else { continue }
                 let message = UnsafeRawBufferPointer(rebasing: bytes[entry.range])
-                self.trace(.received, self.options.format.messageKind, Array(message)[...], &effects)
+                // The kind of the format is a copy of the coder.
+                if !effects.routes.isEmpty(self.frames) {
+                    self.trace(.received, self.options.format.messageKind, Array(message)[...], &effects)
+                }
                 if self.connection.established == id {
                     self.readMessages(message, isUTF8: entry.kind == .text, on: id, now: now, &effects)
                 } else {
@@ -56,10 +59,10 @@ extension HubSession {
         guard var reader = self.reader.take() else { return }
         do throws(HubFramingError) {
             try reader.read(bytes, isUTF8: isUTF8) { output in
-                guard self.connection.established == id else { return }
+                guard self.connection.isEstablished(id) else { return }
                 self.received(output, on: id, now: now, &effects)
             }
-            if self.connection.established == id { self.reader = reader }
+            if self.connection.isEstablished(id) { self.reader = reader }
         } catch {
             guard self.connection.established == id else { return }
             let problem = Excerpt.sentence(error.problem)
@@ -76,10 +79,11 @@ extension HubSession {
         self.end(id, .transport(TransportError(.protocolViolation, failure.message)), failure, now: now, &effects)
     }
 
+    // Consuming, because copying and releasing an invocation takes longer than reading it.
     private mutating func received(
-        _ output: HubMessageReader.Output, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+        _ output: consuming HubMessageReader.Output, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
     ) {
-        switch output {
+        switch consume output {
         case .message(let message):
             if self.admits(message, on: id, now: now, &effects) { self.received(message, on: id, now: now, &effects) }
         case .invalid(let error):
@@ -89,8 +93,10 @@ extension HubSession {
         }
     }
 
-    private mutating func received(_ message: HubMessage, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
-        switch message {
+    private mutating func received(
+        _ message: consuming HubMessage, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        switch consume message {
         case .invocation(let invocation):
             if effects.routes.isEmpty(self.invocations) {
                 self.ignore("an invocation of \(self.excerpt(invocation.target)), for which there is no handler", &effects)
