@@ -243,8 +243,12 @@ extension JSONHubMessage {
     static func appendInvocation(
         of target: String, id: String?, to bytes: inout [UInt8], _ arguments: (inout [UInt8]) throws -> Void
     ) rethrows {
-        self.append(type: "1", id: id, to: &bytes)
-        JSONWriter.append(literal: #","target":"#, to: &bytes)
+        if let id {
+            self.append(type: "1", id: id, to: &bytes)
+            JSONWriter.append(literal: #","target":"#, to: &bytes)
+        } else {
+            JSONWriter.append(literal: #"{"type":1,"target":"#, to: &bytes)
+        }
         JSONWriter.append(target, to: &bytes)
         JSONWriter.append(literal: #","arguments":"#, to: &bytes)
         try arguments(&bytes)

@@ -55,7 +55,16 @@ extension HubClient {
             let (payload, uploads) = try self.encode(target, repeat each arguments)
             return try await self.send(target, payload, streams: uploads)
         }
-        try await self.driver.sendWhenPossible(try self.message(target, id: nil, repeat each arguments))
+        let message: WebSocketMessage
+        do {
+            // Here and not in a function, because passing the arguments on copies them.
+            message = try HubMessageWriter.invocation(of: target, self.coder.format) {
+                try self.coder.appendArguments(repeat each arguments, to: &$0)
+            }
+        } catch {
+            throw .encoding(error, target)
+        }
+        try await self.driver.sendWhenPossible(message)
     }
 
     /// Calls a method that returns a stream.
@@ -141,20 +150,16 @@ extension HubClient {
             return try await self.invoke(target, payload, streams: uploads, within: limit)
         }
         let call = try await self.reserveCall(within: limit)
-        return try await self.invoke(call, target, try self.message(target, id: "\(call.number)", repeat each arguments))
-    }
-
-    /// Encodes an invocation without streams straight into its message.
-    private func message<each Argument: Encodable>(
-        _ target: String, id: String?, _ arguments: repeat each Argument
-    ) throws(HubError) -> WebSocketMessage {
+        let message: WebSocketMessage
         do {
-            return try HubMessageWriter.invocation(of: target, id: id, self.coder.format) {
+            // As in `send`.
+            message = try HubMessageWriter.invocation(of: target, id: "\(call.number)", self.coder.format) {
                 try self.coder.appendArguments(repeat each arguments, to: &$0)
             }
         } catch {
             throw .encoding(error, target)
         }
+        return try await self.invoke(call, target, message)
     }
 
     private static func hasUpload<each Argument>(_ types: repeat (each Argument).Type) -> Bool {

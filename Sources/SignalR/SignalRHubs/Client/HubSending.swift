@@ -20,13 +20,17 @@ extension SessionDriver<HubSession> {
     }
 
     /// Sends a message to which the server doesn't respond, as soon as the server has read enough of what was sent before.
+    @inline(__always)  // An asynchronous function that isn't inlined switches the task.
+    func sendWhenPossible(_ message: WebSocketMessage) async throws(HubError) {
+        try await self.sendWhenPossible(message) { session, now throws(HubError) in try session.connectionForSending(now: now) }
+    }
+
+    /// Sends a message to which the server doesn't respond, as soon as the server has read enough of what was sent before.
     ///
     /// - Parameter connection: Returns the connection for the message, or `nil` if much output waits.
+    @inline(__always)  // As above.
     func sendWhenPossible(
-        _ message: WebSocketMessage,
-        on connection: (inout HubSession, Instant) throws(HubError) -> ConnectionID? = { session, now throws(HubError) in
-            try session.connectionForSending(now: now)
-        }
+        _ message: WebSocketMessage, on connection: (inout HubSession, Instant) throws(HubError) -> ConnectionID?
     ) async throws(HubError) {
         // Usually, nothing waits. Another asynchronous call would cost as much as the sending itself.
         if Task.isCancelled { throw .cancelled }
@@ -35,6 +39,7 @@ extension SessionDriver<HubSession> {
     }
 
     /// Sends a message, or returns `false` if much output waits.
+    @inline(__always)
     private func sendIfPossible(
         _ message: WebSocketMessage, on connection: (inout HubSession, Instant) throws(HubError) -> ConnectionID?
     ) throws(HubError) -> Bool {
