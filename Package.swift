@@ -171,7 +171,10 @@ let commandLine: [Target] = [
     library("CommandLineSupport", in: "Sources/Tool", ["RealtimeCore", "RealtimeCoding", "RealtimeSystem"]),
     library(
         "RealtimeBenchmarks", in: "Benchmarks",
-        programs + ["PusherServer", "PusherWire", "SignalRServer", "CRealtimeSystem", "RealtimeEncoding", "RealtimeCoding"]),
+        programs + ["PusherServer", "PusherWire", "SignalRServer", "PrimusServer", "CRealtimeSystem", "RealtimeEncoding", "RealtimeCoding"]),
+    // Counts instructions; see `dev/check instructions`. It isn't a product.
+    .target(name: "CAllocations", path: "Benchmarks/CAllocations"),
+    tool("instruction-counts", in: "Benchmarks", ["RealtimeBenchmarks", "RealtimeSystem", "CAllocations"]),
     tool(
         "realtime", in: "Sources/Tool",
         programs + [

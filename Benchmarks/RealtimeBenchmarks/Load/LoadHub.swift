@@ -41,6 +41,15 @@ struct LoadHub: Sendable {
     /// The last argument of the calls.
     static let note = "a note of the exchange, 56 characters with a \"quote\"!!!"
 
+    /// Returns an invocation of the client as a frame.
+    ///
+    /// - Parameter arguments: The number of its arguments.
+    static func call(_ format: HubFormat, arguments: Int) -> [UInt8] {
+        var hub = LoadHub(.webSockets)
+        hub.format = format
+        return hub.invocation(arguments: arguments)
+    }
+
     /// Returns an invocation of the client.
     ///
     /// - Parameter arguments: The number of its arguments.

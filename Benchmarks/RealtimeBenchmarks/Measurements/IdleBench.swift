@@ -37,6 +37,33 @@ struct IdleBench {
         let limit = FileLimit.raise()
         guard limit > count + Self.warmUp + 100 else { return self.fixture.printSkipped(name, "the limit of open files is \(limit)") }
         guard allocatedBytes != nil else { return self.fixture.printSkipped(name, "this system does not report allocated memory") }
+        let (clients, consumers, bytes, elapsed) = try await self.open(count)
+        self.fixture.print(BenchResult(name, bytes / Self.kibibyte, "KiB each").atMost(self.goal))
+        self.fixture.print(BenchResult("\(name), to open", elapsed / 1000, "us CPU each"))
+
+        let (turns, time) = (EventLoop.shared.counters.turns, processTime())
+        try? await Task.sleep(for: .seconds(3))
+        self.fixture.print(BenchResult("\(name), wake-ups in 3 s", Double(EventLoop.shared.counters.turns - turns), "wake-ups").atMost(0))
+        self.fixture.print(BenchResult("\(name), time used in 3 s", (processTime() - time) / 1e6, "ms CPU"))
+        for client in clients { client.disconnect() }
+        for consumer in consumers { await consumer.value }
+    }
+
+    /// Returns the bytes that each of a number of connections takes.
+    func bytes(_ count: Int) async throws(ToolFailure) -> Double {
+        FileLimit.raise()
+        let (clients, consumers, bytes, _) = try await self.open(count)
+        for client in clients { client.disconnect() }
+        for consumer in consumers { await consumer.value }
+        return bytes
+    }
+
+    /// Opens connections.
+    ///
+    /// - Returns: The clients and their consumers, and the bytes and the processor time of each connection.
+    private func open(
+        _ count: Int
+    ) async throws(ToolFailure) -> (clients: [PusherClient], consumers: [Task<Void, Never>], bytes: Double, time: Double) {
         var clients: [PusherClient] = []
         var consumers: [Task<Void, Never>] = []
         clients.reserveCapacity(count + Self.warmUp)
@@ -49,15 +76,7 @@ struct IdleBench {
         let elapsed = processTime() - start
         await Self.settle()
         let after = allocatedBytes ?? 0
-        self.fixture.print(BenchResult(name, Double(after - before) / Double(count) / Self.kibibyte, "KiB each").atMost(self.goal))
-        self.fixture.print(BenchResult("\(name), to open", elapsed / Double(count) / 1000, "us CPU each"))
-
-        let (turns, time) = (EventLoop.shared.counters.turns, processTime())
-        try? await Task.sleep(for: .seconds(3))
-        self.fixture.print(BenchResult("\(name), wake-ups in 3 s", Double(EventLoop.shared.counters.turns - turns), "wake-ups").atMost(0))
-        self.fixture.print(BenchResult("\(name), time used in 3 s", (processTime() - time) / 1e6, "ms CPU"))
-        for client in clients { client.disconnect() }
-        for consumer in consumers { await consumer.value }
+        return (clients, consumers, Double(after - before) / Double(count), elapsed / Double(count))
     }
 
     /// Waits until the tasks that were started are suspended.
