@@ -1,4 +1,4 @@
-import RealtimeCore
+import RealtimeSystem
 import TestSupport
 import Testing
 

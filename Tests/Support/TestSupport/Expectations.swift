@@ -8,8 +8,8 @@ package import Testing
 /// Use ``expectEqual(_:_:_:fileID:filePath:line:column:)`` and ``expectNil(_:_:fileID:filePath:line:column:)`` for what they compare, because the
 /// issue then contains the values, and `#expect(throws:)` and `#require` for what has no function here.
 package func expect(
-    _ condition: Bool, _ comment: @autoclosure () -> Comment? = nil, fileID: String = #fileID, filePath: String = #filePath, line: Int = #line,
-    column: Int = #column
+    _ condition: Bool, _ comment: @autoclosure () -> Comment? = nil, fileID: String = #fileID, filePath: String = #filePath,
+    line: Int = #line, column: Int = #column
 ) {
     guard !condition else { return }
     record("false", comment(), SourceLocation(fileID: fileID, filePath: filePath, line: line, column: column))
@@ -27,8 +27,8 @@ package func expectEqual<Value: Equatable>(
 
 /// Records an issue with the value if there is one.
 package func expectNil<Value>(
-    _ value: Value?, _ comment: @autoclosure () -> Comment? = nil, fileID: String = #fileID, filePath: String = #filePath, line: Int = #line,
-    column: Int = #column
+    _ value: Value?, _ comment: @autoclosure () -> Comment? = nil, fileID: String = #fileID, filePath: String = #filePath,
+    line: Int = #line, column: Int = #column
 ) {
     guard let value else { return }
     let text = "\(String(reflecting: value)) is not nil"
