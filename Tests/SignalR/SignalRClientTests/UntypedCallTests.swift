@@ -77,7 +77,7 @@ import Testing
         // The second argument keeps the array from being spread.
         let pair: String = try await running.connection.invoke(method: "Two", arguments: NSNumber(value: 7), NSString("b"))
         expectEqual(pair, "7b")
-        try await expectNil(echo(Optional<Any>.none as Any))
+        try await expectEqual(echo(Optional<Any>.none as Any), nil)
         try await expectEqual(echo(Optional<Any>.some(["a": 1 as Any]) as Any), ["a": 1])
         for (number, value) in [
             (NSNumber(value: true), true), (NSNumber(value: false), false), (NSNumber(value: 1), 1), (NSNumber(value: 0), 0),

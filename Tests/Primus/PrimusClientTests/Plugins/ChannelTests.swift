@@ -21,7 +21,7 @@ import Testing
         fixture.server.send(#"[0,"\#(id)","news",5]"#, #"[0,"\#(id)","news"]"#)
         let (number, null) = (try #require(await messages.next()), try #require(await messages.next()))
         try expectEqual(number.decode(as: Int.self), 5)
-        try expectNil(null.value)
+        try expectEqual(null.value, nil)
         expect(channel.isJoined)
         channel.leave()
         channel.leave()
