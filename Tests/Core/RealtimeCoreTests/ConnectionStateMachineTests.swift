@@ -48,7 +48,7 @@ import Testing
         expectEqual(machine.nextDeadline, self.after(15))
         expectEqual(machine.timeout(now: self.after(15)), .end(id, .openTimeout))
         let action = machine.closed(id, .openTimeout, .afterBackoff(), now: self.after(15))
-        guard case .backingOff(let until) = machine.state else { return expect(Bool(false), "it should back off") }
+        guard case .backingOff(let until) = machine.state else { return expect(false, "it should back off") }
         expectEqual(action, .lost(then: .later(until: until)))
     }
 
@@ -242,7 +242,7 @@ import Testing
     @Test func `the protocol can decide never to reconnect after a timeout`() {
         var (machine, id) = self.connected()
         _ = machine.timeout(now: self.after(120))
-        guard case .end(id, let reason) = machine.timeout(now: self.after(150)) else { return expect(Bool(false), "it should end") }
+        guard case .end(id, let reason) = machine.timeout(now: self.after(150)) else { return expect(false, "it should end") }
         expectEqual(machine.closed(id, reason, .never, now: self.after(150)), .lost(then: .never))
         expectNil(machine.nextDeadline)
     }
@@ -255,7 +255,7 @@ import Testing
             expectEqual(machine.failures, attempt - 1)
             let id = ConnectionID(rawValue: UInt64(attempt))
             guard case .lost(then: .later(let until)) = machine.closed(id, .openTimeout, .after(delay), now: now) else {
-                return expect(Bool(false), "it should wait")
+                return expect(false, "it should wait")
             }
             expectEqual(until, now.advanced(by: max(.nanoseconds(1), delay)))
             expectEqual(machine.nextDeadline, until)
@@ -268,7 +268,7 @@ import Testing
         for failures in 1...3 {
             _ = machine.closed(id, .heartbeatTimeout, .afterBackoff(), now: Self.zero)
             expectEqual(machine.failures, failures)
-            guard case .open(let next) = machine.timeout(now: machine.nextDeadline!) else { return expect(Bool(false)) }
+            guard case .open(let next) = machine.timeout(now: machine.nextDeadline!) else { return expect(false) }
             id = next
         }
         _ = machine.opened(id, now: Self.zero)

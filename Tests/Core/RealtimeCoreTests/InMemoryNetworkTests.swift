@@ -320,7 +320,7 @@ private final class Fixture: Sendable {
         fixture.open().abandon()
         expectEqual(fixture.events.recorded.all, [])
         guard case .closed(.transport(let error)) = fixture.handler.events.recorded.all.last else {
-            return expect(Bool(false), "it should be lost")
+            return expect(false, "it should be lost")
         }
         expectEqual(error.code, .reset)
     }
@@ -358,7 +358,7 @@ private final class Fixture: Sendable {
         let fixture = try await Fixture(.reject(HTTPResponse(status: 403)))
         fixture.connection().open()
         guard case .closed(.transport(let error))? = fixture.events.recorded.all.last else {
-            return expect(Bool(false), "the upgrade should be rejected")
+            return expect(false, "the upgrade should be rejected")
         }
         expect(error.code == .upgradeRejected && error.status == 403)
     }
@@ -484,7 +484,7 @@ private final class Fixture: Sendable {
         let fixture = try await Fixture()
         let task = await self.request(fixture)
         fixture.handler.responders.all[0].respond(HTTPResponse(status: 200, text: "seven b"))
-        guard case .failure(let error) = await task.value else { return expect(Bool(false), "it is too large") }
+        guard case .failure(let error) = await task.value else { return expect(false, "it is too large") }
         expectEqual(error.code, .tooLarge)
     }
 
@@ -495,7 +495,7 @@ private final class Fixture: Sendable {
         fixture.handler.responders.all[0].onDisconnect { disconnects.record(true) }
         while fixture.clock.untilNextDeadline == nil { await Task.yield() }
         fixture.clock.advance(by: .seconds(5))
-        guard case .failure(let error) = await task.value else { return expect(Bool(false), "it should time out") }
+        guard case .failure(let error) = await task.value else { return expect(false, "it should time out") }
         expect(error.code == .timedOut && disconnects.all == [true])
         fixture.handler.responders.all[0].onDisconnect { disconnects.record(false) }
         expectEqual(disconnects.all, [true, false])
@@ -507,7 +507,7 @@ private final class Fixture: Sendable {
         let disconnects = EventRecorder<Bool>()
         fixture.handler.responders.all[0].onDisconnect { disconnects.record(true) }
         task.cancel()
-        guard case .failure(let error) = await task.value else { return expect(Bool(false), "it was cancelled") }
+        guard case .failure(let error) = await task.value else { return expect(false, "it was cancelled") }
         expect(error.code == .cancelled && disconnects.all == [true])
     }
 

@@ -161,7 +161,7 @@ import Testing
         let thread = ThreadID.current
         _ = (self.work.add(Self.first, "a", on: thread), self.work.next(on: thread))
         let isRunning = self.work.began(Self.first) {}
-        guard case .some(.some) = self.work.remove(Self.first) else { return expect(Bool(false), "there is no closure") }
+        guard case .some(.some) = self.work.remove(Self.first) else { return expect(false, "there is no closure") }
         expect(isRunning)
     }
 }

@@ -99,7 +99,7 @@ private struct RelayFixture {
         let relay = try await RelayFixture(offering: [.socket], acceptsSockets: false, retry: { _ in .never })
         await relay.wait(for: .ended)
         guard case .lost(.transport(let error))? = relay.events.all.first(where: { if case .lost = $0 { true } else { false } }) else {
-            return expect(Bool(false), "the attempt should fail")
+            return expect(false, "the attempt should fail")
         }
         expectEqual(error.response?.head.status, 403)
         expectEqual(error.response.map { String(decoding: $0.body, as: UTF8.self) }, "sockets are disabled")
@@ -149,7 +149,7 @@ private struct RelayFixture {
         let relay = try await RelayFixture(handler: GreetingHandler(), retry: { _ in await never.value() })
         while relay.failures.all.isEmpty { await Task.yield() }
         relay.clock.advance(by: .seconds(30))
-        guard case .waiting? = relay.events.all.last else { return expect(Bool(false), "it should wait for the next attempt") }
+        guard case .waiting? = relay.events.all.last else { return expect(false, "it should wait for the next attempt") }
         never.fulfill(.never)?.resume()
         relay.stop()
     }
@@ -179,7 +179,7 @@ private struct RelayFixture {
         }
         while relay.client.driver.read({ $0.waiterCount }) == 0 { await Task.yield() }
         relay.network.cut()
-        guard case .ended? = await task.value else { return expect(Bool(false), "the upload should fail") }
+        guard case .ended? = await task.value else { return expect(false, "the upload should fail") }
         relay.stop()
     }
 

@@ -42,7 +42,7 @@ import Testing
         let (request, count) = rules.sendingRequest([WebSocketMessage.text("4é😀"), .binary([4, 200])])
         expect(count == 2 && request.headers["Content-Type"] == octets)
         expectEqual(Hex.encode(request.body), "0007ff34c3a9f09f9880" + "0102ff04c8")
-        guard case .request(let close) = rules.closing(.normal, reason: "") else { return expect(Bool(false), "the server is told") }
+        guard case .request(let close) = rules.closing(.normal, reason: "") else { return expect(false, "the server is told") }
         expect(close.body == Self.bytes("1") && close.headers["Content-Type"] == octets)
     }
 

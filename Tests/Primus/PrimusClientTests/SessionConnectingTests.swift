@@ -126,7 +126,7 @@ import Testing
         var session = self.detecting(change)
         session.open()
         expectEqual(session.respond(1, 200, Self.spec(transformer, parser)), ["state closed unsupported", "ended unsupported", "finish"])
-        guard case .closed(let error?) = session.machine.state else { return expect(Bool(false), "the client should be closed") }
+        guard case .closed(let error?) = session.machine.state else { return expect(false, "the client should be closed") }
         expect(error.message.contains(expected))
         expectEqual(session.open().last, "2 GET http://host/primus/spec")
     }
@@ -152,7 +152,7 @@ import Testing
             session.open()
             session.respond(1, 404)
             if silent { session.advance(by: .seconds(10)) } else { session.refuse(404) }
-            guard case .closed(let error?) = session.machine.state else { return expect(Bool(false), "the client should be closed") }
+            guard case .closed(let error?) = session.machine.state else { return expect(false, "the client should be closed") }
             expectEqual(error.code, (silent ? .timedOut : .connectionLost))
             expect(
                 error.message.contains("Nor is there a specification at http://host/primus/spec: the server answered with the status 404."))
@@ -266,7 +266,7 @@ import Testing
         var session = SessionHarness { $0.strategies = [] }
         session.open()
         session.refuse(status)
-        guard case .closed(let error?) = session.machine.state else { return expect(Bool(false), "the client should be closed") }
+        guard case .closed(let error?) = session.machine.state else { return expect(false, "the client should be closed") }
         expect(error.message.hasSuffix(advice) && error.status == status)
     }
 
@@ -682,7 +682,7 @@ import Testing
             }
             expectEqual(session.refuse(status, Self.page), ["state closed unauthorized", "ended unauthorized", "finish"])
             // Each failure is kept.
-            guard case .closed(let error?) = session.machine.state else { return expect(Bool(false), "the client should be closed") }
+            guard case .closed(let error?) = session.machine.state else { return expect(false, "the client should be closed") }
             expect(error.message.ranges(of: "Before, ").count == kinds - 1 && error.message.contains("\(status)"), "\(error)")
         }
     }

@@ -206,7 +206,7 @@ struct ClientPeerTests {
             let error = await #expect(throws: PrimusError.self) { try await primus.opened(within: .seconds(300)) }
             expect(error?.code == .unauthorized && error?.message.contains("Authentication required") == true, "\(client)")
             expect(error?.status == 401 && error?.serverMessage == "Authentication required", "\(client)")
-            guard case .closed = primus.state else { return expect(Bool(false), "the client should be closed") }
+            guard case .closed = primus.state else { return expect(false, "the client should be closed") }
             let credentials: [PrimusConfiguration.CredentialsProvider] = [
                 { PrimusCredentials(query: [("token", "T")]) }, { ["Authorization": "Bearer T"] }, { ["Authorization": "Basic dXNlcjpU"] },
             ]

@@ -108,7 +108,7 @@ import Testing
         try spark.write(text)
         expect(!spark.isOpen && neighbor.isOpen)
         try await eventually { ends.all.count == 1 }
-        guard case .transport(let error) = try #require(ends.all.first).1 else { return expect(Bool(false), "\(ends.all)") }
+        guard case .transport(let error) = try #require(ends.all.first).1 else { return expect(false, "\(ends.all)") }
         expect(error.code == .tooLarge && ends.all[0].0 == spark.id, "\(error)")
         let answer = try test.start(first, method: isEngine ? "GET" : "POST")
         // A session of SockJS has the name that its client has chosen, and is opened again.
@@ -139,7 +139,7 @@ import Testing
         expect(client.lines == ["3probe"] && spark.isOpen)
         try test.server.write(text)
         expect(client.lines == ["3probe"] && client.end != nil && !spark.isOpen && moving.all.isEmpty)
-        guard case .transport(let error) = try #require(ends.all.first) else { return expect(Bool(false), "\(ends.all)") }
+        guard case .transport(let error) = try #require(ends.all.first) else { return expect(false, "\(ends.all)") }
         expect(error.code == .tooLarge && ends.all.count == 1)
         record.cancel()
     }

@@ -194,7 +194,7 @@ import Testing
     func `a WebSocket that engine io doesn't accept is refused`(query: String, text: String) async throws {
         let test = try await ServerUnderTest { $0.transformer = .engineIO }
         let client = test.client("/primus/?\(query)")
-        guard case .transport(let error)? = client.end else { return expect(Bool(false), "the WebSocket should be refused") }
+        guard case .transport(let error)? = client.end else { return expect(false, "the WebSocket should be refused") }
         expect(error.status == 400 && error.response.map { String(decoding: $0.body, as: UTF8.self) } == text)
         expect(test.server.sparks.isEmpty)
     }

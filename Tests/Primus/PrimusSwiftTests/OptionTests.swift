@@ -62,13 +62,13 @@ import FoundationNetworking
         expect(configuration.pingInterval == .seconds(7) && configuration.pongTimeout == .seconds(3))
         expect(configuration.transformer == .websockets && configuration.parser == .msgpack && configuration.credentials != nil)
         expect(configuration.reconnectTimeout == .seconds(12) && configuration.strategies == .disconnect)
-        guard case .backoff(let backoff) = configuration.retry else { return expect(Bool(false), "the policy is another one") }
+        guard case .backoff(let backoff) = configuration.retry else { return expect(false, "the policy is another one") }
         expectEqual(backoff, PrimusBackoff(minimum: .milliseconds(250), maximum: .seconds(8), factor: 3, retries: 4))
         options.strategy = [.timeout]
         expectEqual(primus.client.configuration.strategies, .timeout)
         options.reconnect = PrimusReconnectOptions()
         options.reconnect.retries = 1
-        guard case .backoff(let other) = primus.client.configuration.retry else { return expect(Bool(false), "the policy is another one") }
+        guard case .backoff(let other) = primus.client.configuration.retry else { return expect(false, "the policy is another one") }
         expect(other.retries == 1 && other.minimum == .milliseconds(500))
     }
 
@@ -111,7 +111,7 @@ import FoundationNetworking
         // Without them, the client wouldn't notice that its connection is dead.
         expect(primus.client.configuration.pingInterval == .seconds(25) && primus.client.configuration.pongTimeout == .seconds(10))
         guard case .backoff(let backoff) = primus.client.configuration.retry else {
-            return expect(Bool(false), "the policy is another one")
+            return expect(false, "the policy is another one")
         }
         expect(backoff.minimum == .zero && backoff.factor == 1 && backoff.retries == 0 && backoff.maximum == .seconds(1_000_000_000))
         #expect(throws: Never.self) { try primus.client.update { _ in } }

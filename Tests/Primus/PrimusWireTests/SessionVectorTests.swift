@@ -114,7 +114,7 @@ import Testing
                 // What the server does beside the plugin.
                 if value["cmd"] != nil || value["acked"] != nil { continue }
                 guard case .packet(let read) = PrimusPluginReader(plugins, session.coding).read(packet) else {
-                    expect(Bool(false), "\(value) isn't a packet")
+                    expect(false, "\(value) isn't a packet")
                     continue
                 }
                 let written = try PrimusPluginWriter(session.coding).message(read)

@@ -178,7 +178,7 @@ import Testing
         let orders = try client.subscribe("private-orders")
         try await eventually("the closure is called") { called.all.count == 1 }
         pusher.clock.advance(by: .seconds(30))
-        guard case .failed(let error) = orders.state else { return expect(Bool(false), "it is \(orders.state)") }
+        guard case .failed(let error) = orders.state else { return expect(false, "it is \(orders.state)") }
         expectEqual(error.code, .timedOut)
     }
 

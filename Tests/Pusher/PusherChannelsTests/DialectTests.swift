@@ -108,7 +108,7 @@ struct Dialect: Sendable, CustomTestStringConvertible {
         }
         let seen = await changes.pending()
         guard seen.count == 2, case .joined(let joined) = seen[0], case .left(let left) = seen[1] else {
-            return expect(Bool(false), "\(seen)")
+            return expect(false, "\(seen)")
         }
         expect(joined.id == "33" && left.id == "33" && room.members.count == 2)
     }
@@ -145,7 +145,7 @@ struct Dialect: Sendable, CustomTestStringConvertible {
             raw.server.send(#"{"event":"pusher:error","data":"{\"code\":\#(code),\"message\":\"text\"}"}"#)
             raw.server.close(.noStatus)
             if isFinal {
-                guard case .disconnected(let error?) = raw.client.state else { return expect(Bool(false), "\(code): \(raw.client.state)") }
+                guard case .disconnected(let error?) = raw.client.state else { return expect(false, "\(code): \(raw.client.state)") }
                 expect(error.code == .rejected && error.serverCode == code)
             } else {
                 expect(raw.client.state.name == "connected" && raw.server.accepted == 2)

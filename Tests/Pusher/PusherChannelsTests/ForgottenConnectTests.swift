@@ -85,7 +85,7 @@ import Testing
         let result = try await self.standStill(until: { events.consumer.buffer.hasWaitingReader }) { () throws(PusherError) in
             await events.first { _ in true }
         }
-        guard case .success(nil) = result else { return expect(Bool(false), "the sequence should finish") }
+        guard case .success(nil) = result else { return expect(false, "the sequence should finish") }
         expectEqual(events.endReason?.description.contains("The client is not connecting. Call connect() first."), true)
         // The client and other sequences can still be used.
         expectNil(unread.endReason)
@@ -99,7 +99,7 @@ import Testing
         let result = try await self.standStill(until: { events.consumer.buffer.hasWaitingReader }) { () throws(PusherError) in
             await events.first { _ in true }
         }
-        guard case .success(nil) = result else { return expect(Bool(false), "the sequence should finish") }
+        guard case .success(nil) = result else { return expect(false, "the sequence should finish") }
         expectEqual(events.endReason?.description.contains("No client is connected to the server."), true)
     }
 

@@ -44,7 +44,7 @@ private final class ChannelHolder: Sendable {
             let error = await #expect(throws: PusherError.self) { try await call.value }
             // The caller receives the whole error, and the channel's state keeps it without the application's error.
             expect(error?.cause is Denied)
-            guard case .failed(let stored) = channel.state else { return expect(Bool(false), "the subscription should have failed") }
+            guard case .failed(let stored) = channel.state else { return expect(false, "the subscription should have failed") }
             expect(stored == error && stored.cause == nil)
             holder.set(nil)
         }

@@ -249,7 +249,7 @@ import Testing
             [
                 "state failed invalidConfiguration", "error invalidConfiguration", "finish",
             ])
-        guard case .failed(let error) = harness.session.state else { return expect(Bool(false), "\(harness.session.state)") }
+        guard case .failed(let error) = harness.session.state else { return expect(false, "\(harness.session.state)") }
         expectEqual(error.message, "Invalid configuration: The port is wrong.")
     }
 
@@ -588,7 +588,7 @@ import Testing
         var harness = SessionHarness.connected(to: "one")
         harness.receive(#"{"event":"\#(event)","channel":"one","data":{"error":"text","code":5,"status":403}}"#)
         guard case .failed(let error)? = harness.session.channels["one"]?.subscription.state else {
-            return expect(Bool(false), "it is \(String(describing: harness.session.channels["one"]?.subscription.state))")
+            return expect(false, "it is \(String(describing: harness.session.channels["one"]?.subscription.state))")
         }
         expect(error.message.hasSuffix("to one: text.") && error.serverCode == 5 && error.status == 403)
     }
@@ -650,7 +650,7 @@ import Testing
         harness.receive(#"{"event":"pusher:error","data":{"message":"no to private-a"}}"#)
         expectEqual(harness.confirm("private-a"), [])
         guard case .failed = harness.session.channels["private-a"]?.subscription.state else {
-            return expect(Bool(false), "\(String(describing: harness.session.channels["private-a"]))")
+            return expect(false, "\(String(describing: harness.session.channels["private-a"]))")
         }
     }
 

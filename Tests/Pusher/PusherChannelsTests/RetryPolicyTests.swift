@@ -25,7 +25,7 @@ import Testing
         expectEqual(harness.awaitEnd(9), [])
         let lines = harness.close(reason)
         expectEqual(lines, ["state disconnected connectionLost", "error connectionLost", "fail 9 connectionLost", "finish"])
-        guard case .disconnected(let error?) = harness.session.state else { return expect(Bool(false), "no error") }
+        guard case .disconnected(let error?) = harness.session.state else { return expect(false, "no error") }
         expect(error.message.hasPrefix("Connection to ws://host lost: ") && error.message.contains("retry policy"))
         expectEqual(harness.start(), ["state connecting", "open #2 ws://host/app/key"])
     }

@@ -247,7 +247,7 @@ private let one = ChannelID(slot: 0, serial: 1), two = ChannelID(slot: 1, serial
         _ = harness.take()
         harness.now = try #require(user.nextDeadline)
         let timeout = harness.call { context, work, effects in user.timeout(context, &work, &effects) }
-        guard case .retry = timeout else { return expect(Bool(false), "it is not retried") }
+        guard case .retry = timeout else { return expect(false, "it is not retried") }
         try harness.call { context, work, effects throws(PusherError) in try user.begin(context, &work, &effects) }
         expectEqual(harness.take(), ["user pending", "authenticate 2 1.2"])
         harness.call { context, work, effects in user.ended(context, &work, &effects) }

@@ -144,12 +144,12 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
         let stranger = pusher.client { $0.authorizer = .secret("wrong") }
         stranger.connect()
         guard case .failed(let error) = try stranger.subscribe("private-a").state else {
-            return expect(Bool(false), "the subscription should have failed")
+            return expect(false, "the subscription should have failed")
         }
         expect(error.code == .subscriptionRejected && !error.message.contains("wrong"))
         let unknown = pusher.client { $0.key = "unknown" }
         unknown.connect()
-        guard case .disconnected(let rejection?) = unknown.state else { return expect(Bool(false), "\(unknown.state)") }
+        guard case .disconnected(let rejection?) = unknown.state else { return expect(false, "\(unknown.state)") }
         expect(rejection.code == .rejected && rejection.serverCode == 4001)
     }
 
@@ -168,7 +168,7 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
                         "Invalid signature: Expected HMAC SHA256 hex digest of \(server.socketID(1)):presence-a:\(data), but got key:hunter2",
                         omitsMissingCode: true, as: .string))
             ])
-        guard case .subscriptionRejected(_, _, let message)? = server.takeEvents().last else { return expect(Bool(false), "no event") }
+        guard case .subscriptionRejected(_, _, let message)? = server.takeEvents().last else { return expect(false, "no event") }
         expect(!message.contains("hunter2"))
     }
 
@@ -238,7 +238,7 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
         var server = self.server(1, .soketi) { $0.channelLimit = 0 }
         let commands = server.subscribe(1, "one")
         guard case .send(1, let text)? = commands.first, let frame = try? JSONValue(parsing: text) else {
-            return expect(Bool(false), "\(commands)")
+            return expect(false, "\(commands)")
         }
         expect(frame["event"] == "pusher:subscription_error" && frame["data"]?["type"] == "LimitReached")
         expect(frame["data"]?["status"] == 4009 && frame["channel"] == "one")

@@ -58,7 +58,7 @@ private typealias Command = ServerCommand
     func `a sign in without a valid signature fails and the connection stays open`(frame: String, code: Int) {
         var server = self.server(1)
         expectEqual(server.received(1, .text(frame)).map(\.summary), ["error \(code)"])
-        guard case .error(_, code, _)? = server.takeEvents().last else { return expect(Bool(false), "no error") }
+        guard case .error(_, code, _)? = server.takeEvents().last else { return expect(false, "no error") }
         expectEqual(server.signIn(1, as: "anna"), [self.signedIn("anna")])
     }
 

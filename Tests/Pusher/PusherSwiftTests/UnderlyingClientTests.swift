@@ -39,7 +39,7 @@ import Testing
         let channel = try pusher.client.subscribe("private-other")
         pusher.connect()
         await settle()
-        guard case .failed(let error) = channel.state else { return expect(Bool(false), "\(channel.state)") }
+        guard case .failed(let error) = channel.state else { return expect(false, "\(channel.state)") }
         expect(error.message.contains("Authentication method required"))
         expect(!delegate.calls.all.contains { $0.hasPrefix("failed") })
     }

@@ -19,7 +19,7 @@ import Testing
         await #expect(throws: AuthError.loginRequired) { try await connection.start() }
         let error = await #expect(throws: HubError.self) { try await connection.client.start() }
         expect(error?.code == .tokenFailed && error?.cause as? AuthError == .loginRequired)
-        guard case .stopped(let stored?) = connection.client.state else { return expect(Bool(false), "it should be stopped") }
+        guard case .stopped(let stored?) = connection.client.state else { return expect(false, "it should be stopped") }
         expect(stored == error && stored.cause == nil)
     }
 
@@ -37,7 +37,7 @@ import Testing
         let cause = try #require(error?.cause as? TransportError)
         expectEqual(cause.cause as? AuthError, .loginRequired)
         expectEqual("\(String(reflecting: cause))".contains("loginRequired"), false)
-        guard case .stopped(let stored?) = connection.client.state else { return expect(Bool(false), "it should be stopped") }
+        guard case .stopped(let stored?) = connection.client.state else { return expect(false, "it should be stopped") }
         expect((stored.cause as? TransportError)?.cause == nil && stored == error)
     }
 

@@ -198,11 +198,11 @@ import Testing
         test.signalR.network.condition = .silent
         for _ in 0..<7 { test.signalR.clock.advance(by: .seconds(5)) }
         expect(polling.isConnected && !streaming.isConnected)
-        guard case .stopped(let error?) = streaming.state else { return expect(Bool(false), "the stream should be lost") }
+        guard case .stopped(let error?) = streaming.state else { return expect(false, "the stream should be lost") }
         expectEqual(error.code, .serverTimeout)
         // A poll without an answer ends as well.
         for _ in 0..<20 { test.signalR.clock.advance(by: .seconds(5)) }
-        guard case .stopped(let late?) = polling.state else { return expect(Bool(false), "the poll should have a time limit") }
+        guard case .stopped(let late?) = polling.state else { return expect(false, "the poll should have a time limit") }
         expectEqual(late.code, .connectionLost)
     }
 
@@ -312,7 +312,7 @@ import Testing
         let error = await #expect(throws: HubError.self) { try await client.invoke("Add", 1, 2) }
         expect(error?.code == .unauthorized && error?.status == 401)
         expect(error?.message.contains("token") == true && tokens.count == 2)
-        guard case .stopped(let reason) = client.state else { return expect(Bool(false), "the client should be stopped") }
+        guard case .stopped(let reason) = client.state else { return expect(false, "the client should be stopped") }
         expectEqual(reason?.code, .unauthorized)
     }
 
@@ -329,7 +329,7 @@ import Testing
         test.signalR.server.faults.expiredTokens = ["token"]
         let error = await #expect(throws: HubError.self) { try await client.invoke("Add", 1, 2) }
         expectEqual(error?.code, .tokenFailed)
-        guard case .stopped(let reason) = client.state else { return expect(Bool(false), "the client should be stopped") }
+        guard case .stopped(let reason) = client.state else { return expect(false, "the client should be stopped") }
         expectEqual(reason?.code, .tokenFailed)
     }
 

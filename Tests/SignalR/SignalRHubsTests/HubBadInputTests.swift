@@ -220,7 +220,7 @@ import Testing
         let size = Self.bytes(try Self.completion("1", text, .messagePack), .messagePack).count
         for position in 1..<size {
             let call = try await hub.begin { try await $0.invoke("save", as: String.self) }
-            guard case .invocation(let invocation)? = hub.server.receivedPacked.all.last else { return expect(Bool(false)) }
+            guard case .invocation(let invocation)? = hub.server.receivedPacked.all.last else { return expect(false) }
             let bytes = Self.bytes(try Self.completion(invocation.id ?? "", text, .messagePack), .messagePack)
             hub.server.send([.init(.binary, Array(bytes[..<position])), .init(.binary, Array(bytes[position...]))])
             try await expectEqual(call.value, text)

@@ -44,7 +44,7 @@ import Testing
         hub.clock.advance(by: .seconds(1))
         expect(hub.isReconnecting)
         hub.clock.advance(by: .seconds(1))
-        guard case .closed(let error)? = hub.events.last else { return expect(Bool(false), "it should be closed") }
+        guard case .closed(let error)? = hub.events.last else { return expect(false, "it should be closed") }
         expect(error?.code == .connectionLost && error?.transportError?.code == .unreachable)
         expectEqual(hub.client.state, .stopped(error))
         expect(hub.events.filter(\.isReconnecting).count == 1 && hub.events.filter(\.isClosed).count == 1)
@@ -110,7 +110,7 @@ import Testing
         // The policy's task changes the state, and then delivers the event.
         try await eventually { hub.events.first?.isClosed == true }
         expect(hub.isStopped && hub.events.count == 1)
-        guard case .closed(let error?)? = hub.events.first else { return expect(Bool(false), "it should have an error") }
+        guard case .closed(let error?)? = hub.events.first else { return expect(false, "it should have an error") }
         expect(error.code == .connectionLost && hub.stopError == error)
         if throwsError {
             expect(error.cause is CancellationError && error.message.contains("policy for reconnects threw"))
@@ -388,7 +388,7 @@ import Testing
     @Test func `a close message that allows to reconnect is a loss`() async throws {
         let hub = try await HubFixture.connected { $0.retry = .delays([.seconds(1)]) }
         hub.server.send(#"{"type":7,"error":"restarting","allowReconnect":true}"#)
-        guard case .reconnecting(let error)? = hub.events.first else { return expect(Bool(false), "it should reconnect") }
+        guard case .reconnecting(let error)? = hub.events.first else { return expect(false, "it should reconnect") }
         expect(error.code == .closedByServer && error.serverMessage == "restarting")
         hub.clock.advance(by: .seconds(1))
         expect(hub.isConnected && hub.server.connectionCount == 1)

@@ -188,7 +188,7 @@ import Testing
         hub.network.cut()
         hub.server.send(Self.sequence(2))
         expect(hub.isReconnecting)
-        guard case .reconnecting(let error)? = hub.events.first else { return expect(Bool(false), "it should reconnect") }
+        guard case .reconnecting(let error)? = hub.events.first else { return expect(false, "it should reconnect") }
         expect(error.code == .connectionLost && error.message.contains("The peer continues with message 2"))
         expectEqual(hub.server.ends.all.last, .peer(.protocolError, ""))
         hub.clock.advance(by: .seconds(5))

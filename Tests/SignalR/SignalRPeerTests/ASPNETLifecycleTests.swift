@@ -45,7 +45,7 @@ struct ASPNETLifecycleTests {
         let hub = server.client(expected.path, pair)
         let error = await hubError { try await hub.start() }
         expect(error?.code == expected.code && error?.message.contains(expected.text) == true, "\(error?.message ?? "no error")")
-        guard case .stopped = hub.state else { return expect(Bool(false), "the client should be stopped") }
+        guard case .stopped = hub.state else { return expect(false, "the client should be stopped") }
     }
 
     @Test(arguments: [
@@ -176,7 +176,7 @@ struct ASPNETLifecycleTests {
     @Test func `a server closes a connection whose token has expired`() async throws {
         let server = try await ASPNETServer.shared.value
         let (hub, _) = try await server.expired(.json, user: "anna")
-        guard case .stopped = hub.state else { return expect(Bool(false), "the client should be stopped") }
+        guard case .stopped = hub.state else { return expect(false, "the client should be stopped") }
         // The server may close it a moment before the token expires.
         try await eventually {
             hub.stop()

@@ -24,7 +24,7 @@ struct ASPNETLimitTests {
         let error = await hubError { try await hub.invoke("Slow", 3_600_000, as: String.self) }
         // The connection may be lost before the call begins.
         expect(error?.code == .serverTimeout || error?.code == .notConnected)
-        guard case .stopped(let reason) = hub.state else { return expect(Bool(false), "the client should be stopped") }
+        guard case .stopped(let reason) = hub.state else { return expect(false, "the client should be stopped") }
         expectEqual(reason?.code, .serverTimeout)
     }
 

@@ -58,7 +58,7 @@ struct ASPNETLossTests {
             let updates = hub.updates()
             if let method { try await hub.send(method) } else { try await server.abort(hub.connectionID) }
             _ = await updates.first { if case .closed = $0 { true } else { false } }
-            guard case .stopped = hub.state else { return expect(Bool(false), "the client should be stopped") }
+            guard case .stopped = hub.state else { return expect(false, "the client should be stopped") }
             // And may be started again.
             try await server.start { try await hub.start() }
             try await expectEqual(hub.invoke("Add", 1, 2, as: Int.self), 3)

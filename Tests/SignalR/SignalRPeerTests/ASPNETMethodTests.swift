@@ -100,7 +100,7 @@ struct ASPNETMethodTests {
         let (updates, calls) = (hub.updates(), hub.invocations(of: "pair"))
         try await hub.invoke("CallBackMany", "pair", [1])
         let update = await updates.first { if case .error = $0 { true } else { false } }
-        guard case .error(let error)? = update else { return expect(Bool(false), "the call should be reported") }
+        guard case .error(let error)? = update else { return expect(false, "the call should be reported") }
         expect(error.code == .decodingFailed && error.message.contains("Expected argument 2 of type Int"), "\(error.message)")
         try await hub.invoke("CallBackMany", "pair", [2, 3])
         try await eventually { received.all == ["2 3"] }

@@ -186,7 +186,7 @@ struct ASPNETRequestTests {
         try await server.revoke(first)
         if pair.transport == .serverSentEvents { await hubError { try await hub.send("InvokeWithoutReturn", "x") } }
         let loss = await updates.first { if case .reconnecting = $0 { true } else { false } }
-        guard case .reconnecting(let error)? = loss else { return expect(Bool(false), "the connection should be lost") }
+        guard case .reconnecting(let error)? = loss else { return expect(false, "the connection should be lost") }
         expectEqual(error.code, .unauthorized)
         hasChanged.withLock { $0 = true }
         _ = await updates.first { if case .reconnected = $0 { true } else { false } }
