@@ -19,7 +19,7 @@ let settings: [SwiftSetting] =
         .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
     ] + strict
 
-/// Tests are compiled without debug information, which takes a sixth of the time: a test names the line that fails. To set breakpoints in
+/// Tests are compiled without debug information, which takes an eighth of the time: a test names the line that fails. To set breakpoints in
 /// tests, set the environment variable `REALTIME_DEBUG_TESTS`.
 let testSettings: [SwiftSetting] = Context.environment["REALTIME_DEBUG_TESTS"] == nil ? [.unsafeFlags(["-gnone"])] : []
 
