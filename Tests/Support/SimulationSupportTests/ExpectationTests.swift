@@ -2,12 +2,12 @@ import RealtimeSystem
 import TestSupport
 import Testing
 
-/// The functions in place of `#expect`: each must fail where it should, and say what it compared.
+/// The functions in place of `#expect`, which judges them here: each must fail where it should, and say what it compared.
 @Suite struct ExpectationTests {
     @Test func `a false condition is an issue with the text of its call`() {
         let issues = self.issues { expect("abc".isEmpty, "a comment") }
-        expectEqual(issues, [#"let issues = self.issues { expect("abc".isEmpty, "a comment") }: false: a comment"#])
-        expectEqual(self.issues { expect("".isEmpty) }, [])
+        #expect(issues == [#"let issues = self.issues { expect("abc".isEmpty, "a comment") }: false: a comment"#])
+        #expect(self.issues { expect("".isEmpty) } == [])
     }
 
     @Test func `values that differ are an issue with both`() {
@@ -15,8 +15,8 @@ import Testing
             expectEqual(
                 "a".count, 2)
         }
-        expectEqual(issues, [#"expectEqual("a".count, 2): 1 is not 2"#])
-        expectEqual(self.issues { expectEqual([1], [1]) }, [])
+        #expect(issues == [#"expectEqual("a".count, 2): 1 is not 2"#])
+        #expect(self.issues { expectEqual([1], [1]) } == [])
     }
 
     @Test func `a value that should be missing is an issue with the value`() {
@@ -24,8 +24,8 @@ import Testing
         let issues = self.issues {
             expectNil(value)
         }
-        expectEqual(issues, ["expectNil(value): 3 is not nil"])
-        expectEqual(self.issues { expectNil(Int?.none) }, [])
+        #expect(issues == ["expectNil(value): 3 is not nil"])
+        #expect(self.issues { expectNil(Int?.none) } == [])
     }
 
     /// The texts of the issues that the body records.
