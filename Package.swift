@@ -5,7 +5,7 @@ import PackageDescription
 let strict: [SwiftSetting] = Context.environment["REALTIME_STRICT"] == nil ? [] : [.treatAllWarnings(as: .error)]
 
 /// Whether all tests exist, as in continuous integration and in `dev/check`, which set `REALTIME_ALL_TESTS`. Otherwise, the targets are left out
-/// that a first run doesn't need: tests with other implementations, and copies of what is in the documentation.
+/// that a first run doesn't need: tests with other implementations, simulations, and copies of what is in the documentation.
 let isComplete = ["REALTIME_ALL_TESTS", "REALTIME_PEERS", "REALTIME_PYTHON_PEERS", "REALTIME_ONLY"].contains {
     Context.environment[$0] != nil
 }
@@ -19,9 +19,12 @@ let settings: [SwiftSetting] =
         .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
     ] + strict
 
-/// Tests are compiled without debug information, which takes an eighth of the time: a test names the line that fails. To set breakpoints in
-/// tests, set the environment variable `REALTIME_DEBUG_TESTS`.
-let testSettings: [SwiftSetting] = Context.environment["REALTIME_DEBUG_TESTS"] == nil ? [.unsafeFlags(["-gnone"])] : []
+/// Each target of tests is compiled at once and without debug information: macros, which take most of the time, are expanded once instead of three
+/// times, and a test names the line that fails. While you work on tests, set the environment variable `REALTIME_DEBUG_TESTS`: only the files that
+/// have changed are compiled, and breakpoints can be set.
+let testSettings: [SwiftSetting] =
+    Context.environment["REALTIME_DEBUG_TESTS"] == nil
+    ? [.unsafeFlags(["-wmo", "-no-emit-module-separately-wmo", "-num-threads", "2", "-disable-batch-mode", "-Xfrontend", "-gnone"])] : []
 
 /// A library in the folder of its layer.
 func library(_ name: String, in folder: String, _ dependencies: [Target.Dependency] = []) -> Target {
@@ -128,8 +131,6 @@ let pusher: [Target] = [
         "PusherServerTests", in: "Pusher",
         ["PusherTestSupport", "PusherTesting", "PusherChannels", "PusherServer", "PusherWire", "RealtimeSockets"] + support),
     tests("PusherSwiftTests", in: "Pusher", pusherSwift),
-    applicationTests("PusherSwiftReadmeTests", in: "Pusher", .v6, pusherSwift),
-    tests("PusherSimulationTests", in: "Pusher", ["PusherChannels", "PusherServer", "PusherWire"] + support),
 ]
 
 let signalR: [Target] = [
@@ -144,9 +145,7 @@ let signalR: [Target] = [
     tests(
         "SignalRClientTests", in: "SignalR",
         ["SignalRTesting", "SignalRClient", "SignalRHubs", "SignalRServer", "SignalRWire", "RealtimeSockets", "ProxySupport"] + support),
-    applicationTests("SignalRReadmeTests", in: "SignalR", .v6, readme),
     tests("SignalRServerTests", in: "SignalR", ["SignalRServer", "SignalRWire", "RealtimeSockets", "ProxySupport"] + support),
-    tests("SignalRSimulationTests", in: "SignalR", ["SignalRHubs", "SignalRServer", "SignalRWire"] + support),
 ]
 
 let primus: [Target] = [
@@ -164,8 +163,6 @@ let primus: [Target] = [
         "PrimusServerTests", in: "Primus",
         ["PrimusTesting", "PrimusClient", "PrimusServer", "PrimusWire", "RealtimeSockets", "ProxySupport"] + support),
     tests("PrimusSwiftTests", in: "Primus", primusSwift),
-    applicationTests("PrimusSwiftReadmeTests", in: "Primus", .v6, primusSwift),
-    tests("PrimusSimulationTests", in: "Primus", ["PrimusClient", "PrimusServer", "PrimusWire"] + support),
 ]
 
 let commandLine: [Target] = [
@@ -214,8 +211,8 @@ let commandLine: [Target] = [
     library("DocumentationStubs", in: "Tests/Support"),
 ]
 
-/// The tests that exist only if `isComplete`: with other implementations, of the snippets of the documentation, and those of the READMEs in
-/// the language mode of Swift 5, whose sources are links.
+/// The tests that exist only if `isComplete`: with other implementations, the simulations, and the snippets of the documentation and of the
+/// READMEs of the libraries that this package replaces, these in the language modes of Swift 6 and 5. The sources of the latter are links.
 let completeOnly: [Target] = [
     tests("PusherPeerTests", in: "Pusher", ["PusherChannels", "PusherServer", "RealtimeSockets", "ProxySupport"] + support),
     tests(
@@ -232,6 +229,12 @@ let completeOnly: [Target] = [
             "SignalRServer", "SignalRTesting", "PrimusClient", "PrimusServer", "PrimusTesting", "RealtimeSockets", "CommonNames",
             "DocumentationStubs",
         ] + support),
+    tests("PusherSimulationTests", in: "Pusher", ["PusherChannels", "PusherServer", "PusherWire"] + support),
+    tests("SignalRSimulationTests", in: "SignalR", ["SignalRHubs", "SignalRServer", "SignalRWire"] + support),
+    tests("PrimusSimulationTests", in: "Primus", ["PrimusClient", "PrimusServer", "PrimusWire"] + support),
+    applicationTests("PusherSwiftReadmeTests", in: "Pusher", .v6, pusherSwift),
+    applicationTests("SignalRReadmeTests", in: "SignalR", .v6, readme),
+    applicationTests("PrimusSwiftReadmeTests", in: "Primus", .v6, primusSwift),
     applicationTests("PusherSwiftReadmeSwift5Tests", in: "Pusher", .v5, pusherSwift),
     applicationTests("PrimusSwiftReadmeSwift5Tests", in: "Primus", .v5, primusSwift),
     applicationTests("SignalRReadmeSwift5Tests", in: "SignalR", .v5, readme),

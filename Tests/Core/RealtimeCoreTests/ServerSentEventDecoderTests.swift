@@ -140,7 +140,7 @@ extension String {
     }
 }
 
-@Suite(.computes, .serialized, .timeLimit(.minutes(10))) struct ServerSentEventLinearCostTests {
+@Suite(.requires(.completeRun), .computes, .serialized, .timeLimit(.minutes(10))) struct ServerSentEventLinearCostTests {
     /// Streams of a number of items, and the size of the parts in which they arrive.
     private static let streams: [(name: String, part: Int, stream: @Sendable (Int) -> String)] = [
         ("events in one part", .max, { String(repeating: "data: 0123456789\r\n\r\n", count: $0) }),

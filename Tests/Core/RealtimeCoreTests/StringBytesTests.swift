@@ -42,7 +42,7 @@ import Testing
     }
 }
 
-@Suite(.computes, .serialized, .timeLimit(.minutes(10))) struct StringBytesCostTests {
+@Suite(.requires(.completeRun), .computes, .serialized, .timeLimit(.minutes(10))) struct StringBytesCostTests {
     @Test func `the time of a search is linear`() async throws {
         try await expectLinearCost { count in
             let text = String(repeating: "a", count: 10 * count)

@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// Leak tests, each in its own process.
-@Suite(.usesSockets, .timeLimit(.minutes(10))) struct ChurnTests {
+@Suite(.requires(.completeRun), .usesSockets, .timeLimit(.minutes(10))) struct ChurnTests {
     @Test func `ten thousand connections leak nothing`() async {
         await #expect(processExitsWith: .success) { try await churn(.plain, cycles: 10_000) }
     }

@@ -225,6 +225,8 @@ import Testing
         for caller in [nil, WaiterID(rawValue: 7)] { _ = queue.add(.init(content: .value(1), pluginCaller: caller), .standard) }
         expect(queue.removeWithoutWaiters() == 1 && queue.popFirst()?.pluginCaller == WaiterID(rawValue: 7))
         expectEqual(primus.clearQueue(), 0)
+        // A check has no effect on an attempt that hasn't failed yet.
+        try await eventually { primus.reconnectDelay != nil }
         fixture.network.condition = .up
         primus.checkConnection()
         try await call.value

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 /// Clients that were ended or released in the middle of calls: nothing of them may remain.
-@Suite(.usesSockets, .timeLimit(.minutes(10))) struct CycleTests {
+@Suite(.requires(.completeRun), .usesSockets, .timeLimit(.minutes(10))) struct CycleTests {
     #if canImport(Glibc)
     @Test func `a thousand opens and ends of a client leave no task, descriptor, thread or memory`() async {
         await #expect(processExitsWith: .success) { try await cycle(1_000, releases: false) }

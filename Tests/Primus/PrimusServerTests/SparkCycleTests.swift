@@ -8,7 +8,7 @@ import Testing
 
 /// Sparks that end in the middle of calls, over each kind of connection: nothing of them and of their clients may remain. `CycleTests` does the
 /// same with a client alone.
-@Suite(.usesSockets, .timeLimit(.minutes(10))) struct SparkCycleTests {
+@Suite(.requires(.completeRun), .usesSockets, .timeLimit(.minutes(10))) struct SparkCycleTests {
     #if canImport(Glibc)
     @Test(arguments: BehaviorKind.all.map(\.name))
     func `a thousand sparks leave no task, descriptor, thread or memory`(kind: String) async {

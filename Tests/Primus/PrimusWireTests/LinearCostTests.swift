@@ -3,7 +3,7 @@ import RealtimeCore
 import TestSupport
 import Testing
 
-@Suite(.computes, .serialized, .timeLimit(.minutes(10))) struct PrimusWireLinearCostTests {
+@Suite(.requires(.completeRun), .computes, .serialized, .timeLimit(.minutes(10))) struct PrimusWireLinearCostTests {
     @Test func `reading a frame of SockJS costs as much as it has bytes`() async throws {
         try await expectLinearCost { count in
             let frame = WebSocketMessage.text("a[" + Array(repeating: #""\"x\"""#, count: count).joined(separator: ",") + "]")

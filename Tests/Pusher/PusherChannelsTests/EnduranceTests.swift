@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 
 /// A client for a week of virtual time, in a process of its own.
-@Suite struct EnduranceTests {
+@Suite(.requires(.completeRun)) struct EnduranceTests {
     @Test func `in a week with a loss every few minutes, each missing event is announced, none arrives twice, and memory is flat`() async {
         await #expect(processExitsWith: .success) {
             var week = try await Week()

@@ -9,7 +9,7 @@ import Testing
 /// Operations on many items, of which a user or a peer decides how many there are.
 ///
 /// The tests run one after the other, because they compute without waiting.
-@Suite(.computes, .serialized, .timeLimit(.minutes(10))) struct LinearCostTests {
+@Suite(.requires(.completeRun), .computes, .serialized, .timeLimit(.minutes(10))) struct LinearCostTests {
     /// An application may read the members after each change, which must not copy all of them with the next change.
     @Test(arguments: [false, true])
     func `many members join and leave`(readsMembers: Bool) async throws {

@@ -9,7 +9,7 @@ import Testing
 /// Operations on many items, of which a user or a peer decides how many there are.
 ///
 /// The tests run one after the other, because they compute without waiting.
-@Suite(.computes, .serialized, .timeLimit(.minutes(10))) struct ServerLinearCostTests {
+@Suite(.requires(.completeRun), .computes, .serialized, .timeLimit(.minutes(10))) struct ServerLinearCostTests {
     private func subscribed(to count: Int) -> ServerUnderTest {
         var server = ServerUnderTest(isRecording: false) { $0.channelLimit = .max }
         server.connect(1)

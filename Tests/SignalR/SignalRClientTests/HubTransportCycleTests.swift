@@ -11,7 +11,7 @@ import Testing
 
 /// A client that is started and stopped again and again over each transport, each time in the middle of calls. Each test has a process of
 /// its own.
-@Suite(.usesSockets, .timeLimit(.minutes(10))) struct HubTransportCycleTests {
+@Suite(.requires(.completeRun), .usesSockets, .timeLimit(.minutes(10))) struct HubTransportCycleTests {
     @Test(arguments: HubTransport.allCases, [true, false])
     func `a thousand starts and stops leave no task, descriptor, thread or memory`(transport: HubTransport, inMemory: Bool) async {
         await #expect(processExitsWith: .success) { [name = transport.rawValue as String, inMemory = inMemory as Bool] in

@@ -9,7 +9,7 @@ import TestSupport
 import Testing
 
 /// Clients that were stopped or released in the middle of calls: nothing of them may remain.
-@Suite(.usesSockets, .timeLimit(.minutes(10))) struct HubCycleTests {
+@Suite(.requires(.completeRun), .usesSockets, .timeLimit(.minutes(10))) struct HubCycleTests {
     #if canImport(Glibc)
     @Test func `a thousand starts and stops of a client leave no task, descriptor, thread or memory`() async {
         await #expect(processExitsWith: .success) { try await cycle(1_000, releases: false) }

@@ -93,7 +93,7 @@ import Testing
 /// The cost of what a peer decides.
 ///
 /// The tests run one after the other, because they compute without waiting.
-@Suite(.computes, .serialized, .timeLimit(.minutes(10))) struct WireLinearCostTests {
+@Suite(.requires(.completeRun), .computes, .serialized, .timeLimit(.minutes(10))) struct WireLinearCostTests {
     private func read(_ bytes: [UInt8], _ format: HubFormat, partSize: Int) throws {
         var reader = HubMessageReader(format, messageLimit: .max)
         var outputs = 0

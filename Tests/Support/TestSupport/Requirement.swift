@@ -39,6 +39,13 @@ extension Trait where Self == ConditionTrait {
     }
 }
 
+extension Requirement {
+    /// A run of everything: thousands of cycles, and costs of thousands of items, take longer than a first run should.
+    package static let completeRun = Requirement("a complete run", "set the environment variable REALTIME_ALL_TESTS") {
+        environment("REALTIME_ALL_TESTS") != nil
+    }
+}
+
 // MARK: Programs
 
 extension Requirement {

@@ -205,7 +205,7 @@ import Testing
 }
 
 /// Costs that depend on how values are nested.
-@Suite(.computes, .serialized, .timeLimit(.minutes(10))) struct MessagePackLinearCostTests {
+@Suite(.requires(.completeRun), .computes, .serialized, .timeLimit(.minutes(10))) struct MessagePackLinearCostTests {
     @Test func `many long headers and containers that are written later`() async throws {
         struct Later: Encodable {
             var count: Int
