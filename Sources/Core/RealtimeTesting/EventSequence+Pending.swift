@@ -11,21 +11,5 @@ extension EventSequence {
     /// Like another iterator, it takes over from one that exists. Cancelling the task has no effect.
     ///
     /// - Returns: The events in order; empty if none are buffered.
-    public func pending() async -> [Element] {
-        await withCancelledTask {
-            var elements: [Element] = []
-            for await element in self { elements.append(element) }
-            return elements
-        }
-    }
-}
-
-/// Runs an operation in a cancelled task, in which an iterator of events doesn't wait.
-package func withCancelledTask<Result: Sendable>(_ operation: @escaping @Sendable () async -> Result) async -> Result {
-    // A separate task, because only the operation is cancelled. It is awaited below.
-    let task = Task {
-        withUnsafeCurrentTask { $0?.cancel() }
-        return await operation()
-    }
-    return await task.value
+    public func pending() async -> [Element] { self.takeBuffered() }
 }

@@ -1,5 +1,4 @@
 public import PusherChannels
-import RealtimeTesting
 
 extension PusherDecodedEvents where Value: Sendable {
     /// Takes the buffered events out of the sequence and returns their decoded data, without waiting for more.
@@ -7,11 +6,5 @@ extension PusherDecodedEvents where Value: Sendable {
     /// It is the same as `pending()` of an `EventSequence`. Events that can't be decoded are reported and left out, as by an iterator.
     ///
     /// - Returns: The values in order; empty if none are buffered.
-    public func pending() async -> [Value] {
-        await withCancelledTask {
-            var values: [Value] = []
-            for await value in self { values.append(value) }
-            return values
-        }
-    }
+    public func pending() async -> [Value] { self.takeBuffered() }
 }

@@ -45,17 +45,8 @@ private struct Failing: Decodable {
         self.prices = try self.client.subscribe("prices")
     }
 
-    private func values<Value>(_ events: PusherDecodedEvents<Value>) async -> [Value] {
-        let iterator = events.makeAsyncIterator()
-        var values: [Value] = []
-        withUnsafeCurrentTask { $0?.cancel() }
-        while let value = await iterator.next() { values.append(value) }
-        return values
-    }
-
-    /// Runs in a task of its own, which is cancelled so that it doesn't wait.
     private func pending(_ events: PusherDecodedEvents<Price>) async -> [Double] {
-        await Task { await self.values(events).map(\.value) }.value
+        events.takeBuffered().map(\.value)
     }
 
     @Test func `the data of events is decoded in order`() async throws {

@@ -134,6 +134,7 @@ private func consumeEvents(_ client: PusherClient) async throws {
         let client = makeClient()
         let board = PriceBoard(client)
         let watching = Task { await board.watchState() }
+        while board.lines.isEmpty { await Task.yield() }
         watching.cancel()
         await watching.value
         expect(client.state == .initialized && client.socketID == nil && board.lines == ["initialized"])

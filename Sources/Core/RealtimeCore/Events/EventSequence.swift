@@ -8,8 +8,8 @@
 /// sequences.
 ///
 /// The sequence doesn't throw. It finishes after the last event, and ``endReason`` contains the reason. Events that were buffered before
-/// the end are still delivered. Cancelling the waiting task ends its wait immediately; events that weren't consumed remain in the
-/// sequence for its next iterator.
+/// the end are still delivered. A task that is cancelled receives `nil` from then on, immediately if it waits, and also if events are buffered:
+/// these remain in the sequence for its next iterator, and ``endReason`` is `nil` unless the sequence has finished.
 ///
 /// The consumer runs in its own task or actor, never on the connection's thread. It is resumed once for all events that one read from the
 /// network yielded.
@@ -65,6 +65,9 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
     /// Returns an iterator over the remaining events. It takes over from an earlier iterator that still exists.
     public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(self.consumer) }
 
+    /// Takes the buffered events out of the sequence, without waiting for more. Like another iterator, it takes over from one that exists.
+    package func takeBuffered() -> [Element] { self.makeAsyncIterator().takeBuffered() }
+
     /// Returns the first event that satisfies a predicate. Events after it remain in the sequence.
     ///
     /// - Parameter predicate: A closure that is called with each event until it returns `true`, on the caller's actor.
@@ -115,17 +118,29 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
         public nonisolated(nonsending) func next(isolation actor: (any Actor)?) async -> Element? {
             // Always inlined, because calling an asynchronous function switches the task, which costs more than the rest of this one.
             // For the same reason, the actor is the implicit one of the caller: an `isolated` parameter switches the task twice.
-            if self.batch.start == self.batch.elements.count, await !self.refill() { return nil }
+            if self.batch.start == self.batch.elements.count || Task.isCancelled, await !self.refill() { return nil }
             defer { self.batch.start += 1 }
             return self.batch.elements[self.batch.start]
         }
 
         @usableFromInline
         func refill() async -> Bool {
+            // Whatever waits: a loop that is cancelled would otherwise go on for as long as events arrive.
+            if Task.isCancelled { return false }
             self.batch.removeAll()
             if self.take() { return true }
             await self.consumer.wait(reader: self.reader)
             return self.take()
+        }
+
+        fileprivate func takeBuffered() -> [Element] {
+            var elements: [Element] = []
+            // Taking events can resume the connection's reading, and bring more.
+            while !self.batch.isEmpty || self.take() {
+                elements += self.batch.elements[self.batch.start...]
+                self.batch.removeAll()
+            }
+            return elements
         }
 
         private func take() -> Bool {

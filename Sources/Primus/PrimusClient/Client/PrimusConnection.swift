@@ -63,6 +63,8 @@ public final class PrimusConnection: Sendable {
     /// - Throws: ``PrimusError/Code/invalidConfiguration`` if a value of the configuration is invalid; otherwise the reason why the client can't
     ///   connect, or why it doesn't reconnect.
     public func run() async throws(PrimusError) {
+        // Nothing is started for a task that is cancelled already.
+        if Task.isCancelled { return self.end() }
         do throws(PrimusError) {
             _ = try await self.driver.awaitResult(awaitsPeer: false) { session, waiter, now, effects in
                 session.run(waiter, now: now, &effects)
@@ -131,6 +133,7 @@ public final class PrimusConnection: Sendable {
     /// - Throws: ``PrimusError/Code/notOpen``, the reason if the connection is lost or ended, ``PrimusError/Code/timedOut``, and
     ///   ``PrimusError/Code/cancelled`` immediately when the task is cancelled.
     public func id(within limit: Duration = .seconds(30)) async throws(PrimusError) -> String {
+        if Task.isCancelled { throw .cancelled }
         let result = try await self.driver.awaitResult(limit: limit) { session, waiter, now, effects in
             session.awaitSparkID(waiter, now: now, &effects)
         }

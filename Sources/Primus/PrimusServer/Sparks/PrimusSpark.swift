@@ -88,6 +88,7 @@ public struct PrimusSpark: Sendable, Hashable {
         _ event: String, _ arguments: repeat each Argument, within limit: Duration = .seconds(30)
     ) async throws -> PrimusEventArguments {
         let arguments = try self.server.arguments(event, repeat each arguments)
+        if Task.isCancelled { throw PrimusServerError.cancelled }
         let reply = try await self.server.driver.awaitResult(limit: limit) { machine, waiter, _, effects in
             machine.call(event, arguments, on: self.id, waiter, &effects)
         }
@@ -151,6 +152,7 @@ public struct PrimusSpark: Sendable, Hashable {
     ) async throws -> Response {
         try self.server.require(.responder)
         let payload = try PrimusPayload(encoding: value, self.server.coding)
+        if Task.isCancelled { throw PrimusServerError.cancelled }
         let reply = try await self.server.driver.awaitResult(limit: limit) { machine, waiter, _, effects in
             machine.request(payload, on: self.id, waiter, &effects)
         }

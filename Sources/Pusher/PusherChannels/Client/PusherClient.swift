@@ -107,6 +107,8 @@ public final class PusherClient: Sendable {
     ///   - ``PusherError/Code/invalidConfiguration`` if the configuration is invalid,
     ///   - ``PusherError/Code/failed`` if a connection is impossible, for example because no TLS library is available.
     public func run() async throws(PusherError) {
+        // Nothing is started for a task that is cancelled already.
+        if Task.isCancelled { return self.disconnect() }
         do throws(PusherError) {
             _ = try await self.driver.awaitResult(awaitsPeer: false) { session, waiter, now, effects in
                 session.run(waiter, now: now, &effects)

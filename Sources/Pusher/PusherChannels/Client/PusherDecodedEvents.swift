@@ -21,13 +21,27 @@ public struct PusherDecodedEvents<Value: Decodable>: AsyncSequence, Sendable {
     public typealias Failure = Never
 
     private let events: EventSequence<PusherEvent>
-    private let decoder: JSONValueDecoder
-    private let driver: SessionDriver<PusherSession>
+    private let decoding: Decoding
 
     init(_ events: EventSequence<PusherEvent>, _ decoder: JSONValueDecoder, _ driver: SessionDriver<PusherSession>) {
         self.events = events
-        self.decoder = decoder
-        self.driver = driver
+        self.decoding = Decoding(decoder: decoder, driver: driver)
+    }
+
+    /// Decodes events, and reports those that can't be decoded.
+    fileprivate struct Decoding: Sendable {
+        let decoder: JSONValueDecoder
+        let driver: SessionDriver<PusherSession>
+
+        func value(of event: PusherEvent) -> Value? {
+            do {
+                return try event.decode(Value.self, with: self.decoder)
+            } catch {
+                let error = PusherError.decodingFailed(event, as: "\(Value.self)", error)
+                self.driver.step { session, _, effects in session.decodingFailed(error, &effects) }
+                return nil
+            }
+        }
     }
 
     /// The number of events that were dropped because the buffer was full. Events that couldn't be decoded aren't included.
@@ -37,9 +51,10 @@ public struct PusherDecodedEvents<Value: Decodable>: AsyncSequence, Sendable {
     public var endReason: EndReason? { self.events.endReason }
 
     /// Returns an iterator over the remaining events. It takes over from an earlier iterator that still exists.
-    public func makeAsyncIterator() -> AsyncIterator {
-        AsyncIterator(self.events.makeAsyncIterator(), self.decoder, self.driver)
-    }
+    public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(self.events.makeAsyncIterator(), self.decoding) }
+
+    /// Takes the buffered events out of the sequence and decodes them, without waiting for more.
+    package func takeBuffered() -> [Value] { self.events.takeBuffered().compactMap { self.decoding.value(of: $0) } }
 
     /// Returns the first value that satisfies a predicate. Events after it remain in the sequence.
     ///
@@ -61,15 +76,10 @@ public struct PusherDecodedEvents<Value: Decodable>: AsyncSequence, Sendable {
         public typealias Failure = Never
 
         private let events: EventSequence<PusherEvent>.AsyncIterator
-        private let decoder: JSONValueDecoder
-        private let driver: SessionDriver<PusherSession>
+        private let decoding: Decoding
 
-        fileprivate init(
-            _ events: EventSequence<PusherEvent>.AsyncIterator, _ decoder: JSONValueDecoder, _ driver: SessionDriver<PusherSession>
-        ) {
-            self.events = events
-            self.decoder = decoder
-            self.driver = driver
+        fileprivate init(_ events: EventSequence<PusherEvent>.AsyncIterator, _ decoding: Decoding) {
+            (self.events, self.decoding) = (events, decoding)
         }
 
         /// Waits for the next event that can be decoded, and decodes it.
@@ -85,12 +95,7 @@ public struct PusherDecodedEvents<Value: Decodable>: AsyncSequence, Sendable {
         ///   cancellation, the events that weren't returned remain in the sequence for its next iterator.
         public nonisolated(nonsending) func next(isolation actor: (any Actor)?) async -> Value? {
             while let event = await self.events.next(isolation: actor) {
-                do {
-                    return try event.decode(Value.self, with: self.decoder)
-                } catch {
-                    let error = PusherError.decodingFailed(event, as: "\(Value.self)", error)
-                    self.driver.step { session, _, effects in session.decodingFailed(error, &effects) }
-                }
+                if let value = self.decoding.value(of: event) { return value }
             }
             return nil
         }

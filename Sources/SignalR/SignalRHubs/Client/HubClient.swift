@@ -97,6 +97,8 @@ public final class HubClient: Sendable {
     ///   connect, or why it doesn't reconnect. A connection that the server ended without an error, and without allowing a reconnect, isn't
     ///   an error.
     public func run() async throws(HubError) {
+        // Nothing is started for a task that is cancelled already.
+        if Task.isCancelled { return self.stop() }
         do throws(HubError) {
             _ = try await self.driver.awaitResult(awaitsPeer: false) { session, waiter, now, effects in
                 session.run(waiter, now: now, &effects)
@@ -440,6 +442,7 @@ public final class HubClient: Sendable {
     package func stream<Element>(
         _ target: String, _ arguments: HubPayload, streams: [HubUpload] = [], decode: @escaping @Sendable (HubPayload) throws -> Element
     ) throws(HubError) -> HubStreamResult<Element> {
+        if Task.isCancelled { throw .cancelled }
         let buffer = self.driver.read { $0.options.streamBuffer }
         let limit = ByteLimit<HubEvent>(buffer.bytes) {
             if case .item(let item) = $0 { item.bytes.count } else { 0 }

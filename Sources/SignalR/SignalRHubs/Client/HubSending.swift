@@ -13,6 +13,8 @@ extension SessionDriver<HubSession> {
                     try session.connectionForItem(of: id, now: now)
                 }
             }
+            // Most sequences end when their task is cancelled, as if they were complete.
+            try Task.checkCancellation()
             return nil
         } catch {
             return HubError.text(forServer: error, from: "The stream")

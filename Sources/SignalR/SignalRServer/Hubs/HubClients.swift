@@ -259,6 +259,7 @@ public struct HubClientProxy: Sendable {
     private func result<each Argument: Encodable>(
         _ method: String, _ arguments: repeat each Argument, timeLimit: Duration?
     ) async throws -> (HubPayload?, HubValueCoder) {
+        try Task.checkCancellation()
         let (driver, hub) = (self.context.driver, self.context.hub)
         guard let format = driver.read({ $0.format(of: self.connectionID, hub) }) else { throw self.error(.unknownConnection, method) }
         let coder = HubValueCoder(format)

@@ -40,6 +40,7 @@ public struct HubStream<Element: Decodable & Sendable>: AsyncSequence, Sendable 
         /// - Returns: The item, or `nil` if the client has ended the stream.
         /// - Throws: See ``HubStream``.
         public mutating func next() async throws -> Element? {
+            try Task.checkCancellation()
             while self.index == self.items.count {
                 switch self.end {
                 case .completed: return nil
