@@ -82,6 +82,14 @@ public final class ManualClock: Clock {
     /// - Parameter duration: The time by which to advance the clock.
     public func advance(by duration: Duration) { self.time.advance(to: self.time.now.advanced(by: duration)) }
 
+    /// Advances the clock as if the process had stood still, for example because the system suspended the app, and fires the timers that are due
+    /// afterwards, all at the new time.
+    ///
+    /// Clients and servers don't treat the time of a standstill as silence of their peers.
+    ///
+    /// - Parameter duration: The time for which the process stands still.
+    public func standStill(for duration: Duration) { self.time.standStill(until: self.time.now.advanced(by: duration)) }
+
     /// Advances the clock to the next timer or sleeping task, and fires it together with all others that are due.
     ///
     /// - Returns: `false` if there is neither a timer nor a sleeping task.

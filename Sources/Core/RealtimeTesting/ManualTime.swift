@@ -66,6 +66,14 @@ package final class ManualTime: TimeSource {
         for network in networks { network.value?.waitUntilIdle() }
     }
 
+    /// Advances the time without firing timers, and then fires those that are due, late.
+    func standStill(until instant: Instant) {
+        let networks = self.state.withLock { $0.networks }
+        for network in networks { network.value?.waitUntilIdle() }
+        self.state.withLock { $0.now = max($0.now, instant) }
+        self.advance(to: instant)
+    }
+
     func add(_ network: InMemoryNetwork) {
         self.state.withLock { $0.networks.append(WeakNetwork(value: network)) }
     }

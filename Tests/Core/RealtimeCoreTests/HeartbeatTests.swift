@@ -45,4 +45,45 @@ import Testing
         heartbeat.sent(now: late.advanced(by: .seconds(15)))
         expectEqual(heartbeat.timeout(now: late.advanced(by: .seconds(20))), .declareDead)
     }
+
+    @Test func `after a standstill, the peer is probed and has the time for its answer`() {
+        let start = Instant(nanoseconds: 0)
+        func at(_ seconds: Int) -> Instant { start.advanced(by: .seconds(seconds)) }
+        for isProbed in [false, true] {
+            var heartbeat = Heartbeat(HeartbeatPolicy(probeAfterSilence: .seconds(120), deadAfterSilence: .seconds(150)), now: start)
+            // It is stopped before or after its first probe.
+            if isProbed { expectEqual(heartbeat.timeout(now: at(120)), .sendProbe) }
+            expectEqual(heartbeat.timeout(now: at(1_000)), .sendProbe)
+            expectEqual(heartbeat.nextDeadline, at(1_030))
+            expectEqual(heartbeat.timeout(now: at(1_029)), .none)
+            var answered = heartbeat
+            answered.received(now: at(1_029))
+            expectEqual(answered.nextDeadline, at(1_149))
+            expectEqual(heartbeat.timeout(now: at(1_030)), .declareDead)
+            // A process that often stands still finds a dead peer as well.
+            var busy = Heartbeat(HeartbeatPolicy(probeAfterSilence: .seconds(120), deadAfterSilence: .seconds(150)), now: start)
+            expectEqual(busy.timeout(now: at(1_000)), .sendProbe)
+            expectEqual(busy.timeout(now: at(2_000)), .declareDead)
+        }
+    }
+
+    @Test func `after a standstill, silence is counted from then, if the peer can't be probed`() {
+        let start = Instant(nanoseconds: 0)
+        func at(_ seconds: Int) -> Instant { start.advanced(by: .seconds(seconds)) }
+        let policy = HeartbeatPolicy(deadAfterSilence: .seconds(30), pingAfterNotSending: .seconds(15))
+        // The ping was due first. Whether the limit for silence has passed as well makes no difference.
+        for woken in [29, 31, 1_000] {
+            var heartbeat = Heartbeat(policy, now: start)
+            expectEqual(heartbeat.timeout(now: at(woken)), .sendPing)
+            expectEqual(heartbeat.nextDeadline, at(woken + 15))
+            expectEqual(heartbeat.timeout(now: at(woken + 15)), .sendPing)
+            expectEqual(heartbeat.timeout(now: at(woken + 30)), .declareDead)
+        }
+        // The answer to a check that was under way.
+        var checked = Heartbeat(policy, now: start)
+        expectEqual(checked.probe(timeout: .seconds(10), now: at(1)), .sendProbe)
+        expectEqual(checked.timeout(now: at(500)), .sendPing)
+        expectEqual(checked.timeout(now: at(529)), .sendPing)
+        expectEqual(checked.timeout(now: at(530)), .declareDead)
+    }
 }

@@ -276,6 +276,33 @@ extension PrimusError: EveryClientError {
         try await check(Self.primus())
     }
 
+    @Test(arguments: [1, 47, 70, 3_600, 86_400])
+    func `a process that stood still keeps its connections, and finds those that are dead`(seconds: Int) async throws {
+        func check<Client: EveryClient>(_ fixture: Fixture<Client>) async throws {
+            let client = Client(fixture.configuration)
+            let task = Task { try await client.run() }
+            _ = try await client.connected(within: .seconds(10))
+            try await client.exchange()
+            // Also before its first probe has been answered.
+            for time in [0, 10, 125] {
+                fixture.clock.advance(by: .seconds(time))
+                fixture.clock.standStill(for: .seconds(seconds))
+                #expect(client.isConnected && client.counters.reconnects == 0, "\(Client.self) \(client.state)")
+            }
+            fixture.clock.advance(by: .seconds(600))
+            #expect(client.isConnected && client.counters.reconnects == 0, "\(Client.self) \(client.state)")
+            fixture.network.condition = .silent
+            fixture.clock.standStill(for: .seconds(seconds))
+            fixture.clock.advance(by: .seconds(151))
+            #expect(!client.isConnected, "\(Client.self)")
+            client.end()
+            try await task.value
+        }
+        try await check(Self.pusher())
+        try await check(Self.hub())
+        try await check(Self.primus())
+    }
+
     @Test func `sequences finish when the client is released`() async throws {
         func check<Client: EveryClient>(_ fixture: Fixture<Client>) async throws {
             var client: Client? = Client(fixture.configuration)

@@ -17,6 +17,9 @@ package struct HeartbeatPolicy: Sendable, Hashable {
 }
 
 /// Tracks the inactivity of one connection.
+///
+/// Silence counts only while the process runs. If a deadline passed during a standstill, the peer is probed then and has the time for its answer;
+/// without probes, its silence is counted from then. This happens once until the next message, so that a busy process still finds a dead peer.
 package struct Heartbeat: Sendable {
     package enum Action: Equatable, Sendable {
         case none
@@ -37,6 +40,8 @@ package struct Heartbeat: Sendable {
     private var isReadingPaused = false
     /// Whether the protocol may neither send nor expects messages for a while.
     private var isSuspended = false
+    /// Whether the peer was given time because of a standstill, and no message has arrived since.
+    private var hasBeenPatient = false
 
     package init(_ policy: HeartbeatPolicy, now: Instant) {
         self.probeAfter = policy.probeAfterSilence?.nanoseconds ?? .max
@@ -64,6 +69,7 @@ package struct Heartbeat: Sendable {
         self.lastReceived = now
         self.isProbed = false
         self.answerDeadline = nil
+        self.hasBeenPatient = false
     }
 
     package mutating func sent(now: Instant) {
@@ -102,6 +108,7 @@ package struct Heartbeat: Sendable {
 
     package mutating func timeout(now: Instant) -> Action {
         if self.isSuspended { return .none }
+        if let deadline = self.nextDeadline, deadline.passedDuringStandstill(now: now) { self.stoodStill(now: now) }
         if let deadline = self.deadDeadline, deadline <= now { return .declareDead }
         if let deadline = self.probeDeadline, deadline <= now {
             self.isProbed = true
@@ -113,5 +120,13 @@ package struct Heartbeat: Sendable {
             return .sendPing
         }
         return .none
+    }
+
+    private mutating func stoodStill(now: Instant) {
+        guard !self.hasBeenPatient, !self.isReadingPaused else { return }
+        self.hasBeenPatient = true
+        (self.isProbed, self.answerDeadline) = (false, nil)
+        // The time for the answer to a probe begins with the probe, which is due now if it was due before.
+        self.lastReceived = self.probeAfter == .max ? now : max(self.lastReceived, now + -self.probeAfter)
     }
 }

@@ -250,8 +250,13 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
     package mutating func timeout(now: Instant) -> [Command] {
         if case .closing(_, _, let deadline) = self.state, deadline <= now { return self.end(.requested) }
         switch self.waiting {
-        case .none(_, let until) where until <= now:
+        case .none(let since, let until) where until <= now:
             if case .closing = self.state { return self.end(.requested) }
+            if until.passedDuringStandstill(now: now) {
+                // The next request may wait to be read.
+                self.waiting = .none(since: since, until: now.advanced(by: self.rules.orphanTimeout))
+                return []
+            }
             let message = "The client sent no further request within \(self.rules.orphanTimeout)."
             return self.end(.transport(TransportError(.timedOut, message)))
         case .poll(let id, let until?) where until <= now: return self.detach(id, now: now) { $0.answer([]) }

@@ -25,6 +25,11 @@ package struct Instant: Comparable, Hashable, Sendable {
         return Self(nanoseconds: overflow ? (nanoseconds < 0 ? .min : .max) : sum)
     }
 
+    /// Whether a deadline that is handled now passed while the process stood still: because the system suspended it, a debugger stopped it, or
+    /// the processor was given to others. What the peer sent meanwhile may not have arrived yet, and what wasn't sent is no fault of the peer.
+    /// Timers of a process that runs are late by milliseconds.
+    package func passedDuringStandstill(now: Instant) -> Bool { self + 1_000_000_000 <= now }
+
     /// Returns the earlier of two deadlines, where `nil` means no deadline.
     package static func earliest(_ lhs: Self?, _ rhs: Self?) -> Self? {
         guard let lhs, let rhs else { return lhs ?? rhs }

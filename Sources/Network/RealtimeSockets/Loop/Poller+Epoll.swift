@@ -58,7 +58,11 @@ struct Poller: @unchecked Sendable {
     /// - Returns: The number of events.
     func wait(nanoseconds: Int64?) -> Int {
         let milliseconds = nanoseconds.map { min($0 / 1_000_000 + ($0 % 1_000_000 > 0 ? 1 : 0), 1 << 30) } ?? -1
-        return max(0, Int(realtime_epoll_wait(self.descriptor, self.events, Int32(milliseconds))))
+        let count = realtime_epoll_wait(self.descriptor, self.events, Int32(milliseconds))
+        if count >= 0 { return Int(count) }
+        // A signal has ended the wait, perhaps the one that continues a process that was stopped: the timers that have become due must find what
+        // the sockets have received meanwhile.
+        return max(0, Int(realtime_epoll_wait(self.descriptor, self.events, 0)))
     }
 
     /// Returns an event of the latest wait, or `nil` if it only ended the wait.

@@ -74,10 +74,15 @@ struct Poller: @unchecked Sendable {
     /// - Parameter nanoseconds: The limit; `nil` to wait without one.
     /// - Returns: The number of events.
     func wait(nanoseconds: Int64?) -> Int {
-        guard let nanoseconds else { return max(0, Int(kevent64(self.descriptor, nil, 0, self.events, Int32(Self.capacity), 0, nil))) }
-        let limit = min(nanoseconds, 1_000_000_000_000_000)
+        let count = self.take(nanoseconds.map { min($0, 1_000_000_000_000_000) })
+        // As with epoll, a signal has ended the wait.
+        return count >= 0 ? count : max(0, self.take(0))
+    }
+
+    private func take(_ limit: Int64?) -> Int {
+        guard let limit else { return Int(kevent64(self.descriptor, nil, 0, self.events, Int32(Self.capacity), 0, nil)) }
         var time = timespec(tv_sec: Int(limit / 1_000_000_000), tv_nsec: Int(limit % 1_000_000_000))
-        return max(0, Int(kevent64(self.descriptor, nil, 0, self.events, Int32(Self.capacity), 0, &time)))
+        return Int(kevent64(self.descriptor, nil, 0, self.events, Int32(Self.capacity), 0, &time))
     }
 
     /// Returns an event of the latest wait, or `nil` if it only ended the wait.

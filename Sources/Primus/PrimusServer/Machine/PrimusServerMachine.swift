@@ -391,17 +391,20 @@ struct PrimusServerMachine: EmbeddedServerMachine {
 
     mutating func timeout(now: Instant, _ effects: inout Effects<Self>) {
         while let due = self.timers.popDue(now) {
+            let stoodStill = due.instant.passedDuringStandstill(now: now)
             switch due.key {
-            case .pings: self.sendPings(now: now, &effects)
+            case .pings:
+                if stoodStill { for id in self.connections.ids { self.connections.update(id) { $0.isAlive = true } } }
+                self.sendPings(now: now, &effects)
             case .silence(let id):
                 guard self.connections[id]?.isHeartbeatSuspended == false else { continue }
-                // The client's silence counts again when the fault has ended.
-                if self.stopsPings {
+                // The client's silence counts again when the fault has ended. After a standstill, a message may wait to be read.
+                if self.stopsPings || stoodStill {
                     self.setSilenceTimer(id, now: now)
                     continue
                 }
                 self.close(id, .normal, "", problem: "The client was silent.", &effects)
-            case .transport(let id): self.transportTimer(id, now: now, &effects)
+            case .transport(let id): self.transportTimer(id, stoodStill: stoodStill, now: now, &effects)
             }
         }
     }
@@ -433,7 +436,9 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         self.timers.set(.transport(id), now + wait.nanoseconds, ())
     }
 
-    private mutating func transportTimer(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+    private mutating func transportTimer(_ id: ConnectionID, stoodStill: Bool, now: Instant, _ effects: inout Effects<Self>) {
+        // A pong may wait to be read: in the place of an end, another ping follows.
+        if stoodStill { self.connections.update(id) { $0.isAwaitingPong = false } }
         if let connection = self.connections[id], connection.state == .open, case .sockJS = connection.framing {
             if !self.stopsPings {
                 if connection.isAwaitingPong {
@@ -451,7 +456,8 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         guard let connection = self.connections[id], connection.state == .open, case .engineIO(let version, _) = connection.framing else {
             return
         }
-        if self.stopsPings || version == .v3 && connection.isHeartbeatSuspended { return self.setTransportTimer(id, now: now) }
+        let isPatient = version == .v3 && (connection.isHeartbeatSuspended || stoodStill)
+        if self.stopsPings || isPatient { return self.setTransportTimer(id, now: now) }
         if version == .v3 || connection.isAwaitingPong {
             return self.close(id, .normal, "", problem: "The client didn't answer a ping of engine.io.", &effects)
         }

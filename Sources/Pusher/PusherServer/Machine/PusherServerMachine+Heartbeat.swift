@@ -8,7 +8,10 @@ extension PusherServerMachine {
         while let due = self.timers.popDue(now) { self.timerFired(due.key, now: now, &effects) }
         while let due = self.heartbeats.popDue(now) {
             switch self.updateEstablished(due.key, { $0.heartbeat.fired(now: now) }) {
-            case .due: self.heartbeatTimedOut(due.key, now: now, &effects)
+            case .due:
+                // A pong may wait to be read: in the place of an end, another ping follows.
+                if due.instant.passedDuringStandstill(now: now) { self.updateEstablished(due.key) { $0.isAwaitingPong = false } }
+                self.heartbeatTimedOut(due.key, now: now, &effects)
             case .early(let reschedule): self.heartbeats.set(due.key, reschedule)
             case .idle, nil: break
             }
