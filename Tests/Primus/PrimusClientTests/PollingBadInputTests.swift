@@ -20,11 +20,14 @@ private final class ScriptedPolling: ListenerHandler {
     let posts = EventRecorder<String>()
     private let spec: String
     private let isStreaming: Bool
+    private let postAnswer: String
 
-    /// - Parameter version: The version of engine.io; `nil` for SockJS.
-    init(_ answers: [String], version: Int?, isStreaming: Bool = false) {
+    /// - Parameters:
+    ///   - version: The version of engine.io; `nil` for SockJS.
+    ///   - postAnswer: The answer to requests with messages.
+    init(_ answers: [String], version: Int?, isStreaming: Bool = false, postAnswer: String = "ok") {
         self.state = Lock(State(answers: answers))
-        self.isStreaming = isStreaming
+        (self.isStreaming, self.postAnswer) = (isStreaming, postAnswer)
         let (primus, transformer) = (version == 3 ? "6.1.0" : "8.0.9", version == nil ? "sockjs" : "engine.io")
         self.spec = #"{"version":"\#(primus)","pathname":"/primus","parser":"json","transformer":"\#(transformer)"}"#
     }
@@ -64,7 +67,7 @@ private final class ScriptedPolling: ListenerHandler {
         if request.path.hasSuffix("/spec") { return responder.respond(HTTPResponse(status: 200, text: self.spec)) }
         if !body.isEmpty {
             self.posts.record(String(decoding: body, as: UTF8.self))
-            return responder.respond(HTTPResponse(status: 200, text: "ok"))
+            return responder.respond(HTTPResponse(status: 200, text: self.postAnswer))
         }
         if self.isStreaming {
             let answers = self.state.withLock { state in
@@ -243,9 +246,10 @@ private final class ScriptedPolling: ListenerHandler {
         }
     }
 
-    @Test func `a server that answers immediately with packets that mean nothing is asked ever more slowly`() async throws {
-        let noops = Array(repeating: "6", count: 1000).joined(separator: "\u{1E}")
-        let server = ScriptedPolling([Self.handshake(4)] + Array(repeating: "6", count: 8) + [noops], version: 4)
+    @Test(arguments: ["6", "2", "3"])
+    func `a server that answers immediately with packets that mean nothing is asked ever more slowly`(packet: String) async throws {
+        let many = Array(repeating: packet, count: packet == "6" ? 1000 : 1).joined(separator: "\u{1E}")
+        let server = ScriptedPolling([Self.handshake(4)] + Array(repeating: packet, count: 8) + [many], version: 4)
         let fixture = try await Fixture(server, .polling)
         let messages = fixture.client.messages.makeAsyncIterator()
         fixture.client.open()
@@ -261,6 +265,31 @@ private final class ScriptedPolling: ListenerHandler {
         // A message ends the pauses.
         expect(server.polls == 12 && server.isWaiting)
         fixture.client.end()
+    }
+
+    @Test(arguments: [
+        (4, "<html>maintenance</html>"), (4, "9"), (4, "b!"), (4, "\u{1E}\u{1E}"), (4, "0{}"), (4, "5"), (4, " "), (4, #"{"error":1}"#),
+        (3, "2:xx"), (3, "3:0{}"), (3, "1:91:5"),
+    ])
+    func `an answer in which no packet can be read is a loss, and isn't asked for again`(version: Int, answer: String) async throws {
+        let fixture = try await self.engine(version)
+        fixture.client.open()
+        try await fixture.client.opened(within: .seconds(600))
+        fixture.server.answer(answer)
+        let error = try await fixture.end()
+        expect(error.code == .connectionLost && error.transportError?.code == .protocolViolation, "\(error)")
+        expectEqual(fixture.server.polls, 2)
+    }
+
+    @Test(arguments: [4, nil] as [Int?], ["<html>Sign in</html>", #"{"error":"maintenance"}"#, "\n <!doctype html>"])
+    func `a page in answer to messages is a loss`(version: Int?, page: String) async throws {
+        let server = ScriptedPolling([version.map { Self.handshake($0) } ?? "o\n"], version: version, postAnswer: page)
+        let fixture = try await Fixture(server, .polling)
+        fixture.client.open()
+        _ = try? await fixture.client.opened(within: .seconds(600))
+        fixture.client.enqueue("lost")
+        let error = try await fixture.end()
+        expect(error.code == .connectionLost && error.message.contains("rejected messages"), "\(error)")
     }
 
     @Test func `packets after the one that ends the session aren't delivered`() async throws {
@@ -332,7 +361,7 @@ private final class ScriptedPolling: ListenerHandler {
         let updates = fixture.client.updates(buffer: .dropOldest(100))
         fixture.client.open()
         try await fixture.client.opened(within: .seconds(600))
-        fixture.server.answer("a[\"1\"]\n", "\(frame)\n", "a[\"2\",\"3\"]\n")
+        fixture.server.answer("a[\"1\"]\n\(frame)\na[\"2\",\"3\"]\n")
         for number in 1...3 {
             let value = try await messages.next()?.value
             expectEqual(value?.int, number, "\(String(describing: value)) \(fixture.client.state)")
@@ -341,6 +370,28 @@ private final class ScriptedPolling: ListenerHandler {
             if case .error(let error) = update { error } else { nil }
         }
         expectEqual(errors.map(\.code), [.invalidMessage], "\(errors)")
+        fixture.client.end()
+    }
+
+    @Test(arguments: ["x\n", "a[\n", "a\n", "c\n", "c[1]\n", "m1\n", "\n", "<html>maintenance</html>", "<html>\n</html>\n", "{}"])
+    func `an answer in which no frame can be read is a loss, and isn't asked for again`(answer: String) async throws {
+        let fixture = try await self.sockJS(.polling)
+        fixture.client.open()
+        try await fixture.client.opened(within: .seconds(600))
+        fixture.server.answer(answer)
+        let error = try await fixture.end()
+        expect(error.code == .connectionLost && error.transportError?.code == .protocolViolation, "\(error)")
+        expectEqual(fixture.server.polls, 2)
+    }
+
+    @Test(arguments: ["h\n", "a[]\n", ""])
+    func `a server of SockJS that answers immediately with nothing is asked ever more slowly`(frame: String) async throws {
+        let fixture = try await Fixture(ScriptedPolling(["o\n"] + Array(repeating: frame, count: 100), version: nil), .polling)
+        fixture.client.open()
+        try await fixture.client.opened(within: .seconds(600))
+        try await eventually { fixture.server.polls >= 3 }
+        for _ in 0..<50 { fixture.clock.advance(by: .milliseconds(100)) }
+        expect(fixture.server.polls <= 10 && fixture.client.isConnected, "\(fixture.server.polls)")
         fixture.client.end()
     }
 

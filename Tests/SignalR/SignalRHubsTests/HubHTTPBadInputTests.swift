@@ -218,11 +218,12 @@ private final class HTTPScript: ListenerHandler {
         expect(test.stopError?.status == status && calls.all.count == 1)
     }
 
-    @Test func `polls that are answered immediately and empty are sent with pauses`() async throws {
+    @Test(arguments: ["", "{\"type\":6}\u{1E}", "{\"type\":6}\u{1E}{\"type\":99}\u{1E}", "{\"type\":77}\u{1E}"])
+    func `polls that are answered immediately without a message are sent with pauses`(body: String) async throws {
         let test = try await Self.fixture(.longPolling) { _ in
         } _: { request, number, _, responder in
             guard request == .get, number > 2 else { return false }
-            responder.respond(HTTPResponse(status: 200))
+            responder.respond(HTTPResponse(status: 200, text: body))
             return true
         }
         try await test.client.start()
@@ -236,6 +237,37 @@ private final class HTTPScript: ListenerHandler {
         }
         expect(test.client.isConnected)
         expect(seconds >= 15, "ten polls in \(seconds) seconds")
+    }
+
+    @Test(arguments: ["<html>maintenance</html>", "maintenance", #"{"error":"maintenance"}"#, "\n<!doctype html>"])
+    func `polls that are answered with something else end the connection`(body: String) async throws {
+        let test = try await Self.fixture(.longPolling) { _ in
+        } _: { request, number, _, responder in
+            guard request == .get, number > 2 else { return false }
+            responder.respond(HTTPResponse(status: 200, text: body))
+            return true
+        }
+        try await test.client.start()
+        try await eventually {
+            test.clock.advance(by: .milliseconds(100))
+            return test.stopError != nil
+        }
+        let error = test.stopError
+        expect(error?.transportError?.code == .protocolViolation && error?.message.contains("proxy") == true, "\(error?.message ?? "")")
+        // The first two have opened the connection.
+        expect(test.script.count(.get) <= 4)
+    }
+
+    @Test(arguments: overHTTP, ["<html>Sign in</html>", #"{"error":"maintenance"}"#])
+    func `a page in answer to a call is a loss`(transport: HubTransport, page: String) async throws {
+        let test = try await Self.connected(transport) { _ in
+        } _: { request, number, body, responder in
+            guard Self.isCall(request, body) else { return false }
+            responder.respond(HTTPResponse(status: 200, text: page))
+            return true
+        }
+        let error = await #expect(throws: HubError.self) { try await test.client.invoke("Method") }
+        expect(error?.code == .connectionLost && error?.message.contains("rejected messages") == true, "\(error?.message ?? "")")
     }
 
     @Test(arguments: HubFormat.allCases)
@@ -350,7 +382,7 @@ private final class HTTPScript: ListenerHandler {
         try await eventually { received.all == Array(0..<40) }
         let call = Task { try await test.client.invoke("Method") }
         try await eventually { test.client.driver.read { $0.callCount == 1 } }
-        if format == .messagePack { try await test.send([0xE9, 0x07]) }
+        try await test.send(format == .messagePack ? [0xE9, 0x07] : [UInt8(ascii: "{")])
         for _ in 0..<3 { try await test.send([UInt8](repeating: 0x78, count: 500)) }
         let error = await hubError { try await call.value }
         expectEqual(error?.code, .invalidMessage, "\(error.map { "\($0)" } ?? "")")

@@ -355,7 +355,7 @@ package struct HTTPConnectionMachine: Sendable {
             } catch {
                 return self.deliver(batch) + self.end(.transport(error))
             }
-            self.hasReceived = self.hasReceived || !batch.entries.isEmpty
+            self.hasReceived = self.hasReceived || self.rules.hasMessages(batch)
             self.receivesWhileClosing = true
             self.countPaused(body.count)
             return self.deliver(batch)
@@ -465,6 +465,7 @@ package struct HTTPConnectionMachine: Sendable {
         } catch {
             return self.deliver(batch) + self.end(.transport(error))
         }
+        let hasMessages = self.rules.hasMessages(batch)
         let commands = self.deliver(batch)
         switch verdict {
         case .proceed: break
@@ -472,7 +473,7 @@ package struct HTTPConnectionMachine: Sendable {
         case .reject: return commands + self.endRejected(exchange)
         }
         if self.finishesReceiving { return commands + self.send(now: now) }
-        let isQuick = !self.hasReceived && batch.entries.isEmpty && exchange.started.duration(to: now) < Self.quickAnswer
+        let isQuick = !self.hasReceived && !hasMessages && exchange.started.duration(to: now) < Self.quickAnswer
         self.quickAnswers = isQuick ? self.quickAnswers + 1 : 0
         // The first answer of a poll, which opens a connection, may be empty. A server that goes on answering immediately isn't hammered.
         let delay = self.quickAnswers < 2 ? .zero : min(.milliseconds(100) * (1 << min(self.quickAnswers - 2, 6)), Self.longestPause)

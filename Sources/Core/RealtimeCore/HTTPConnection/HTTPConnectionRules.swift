@@ -26,6 +26,10 @@ package protocol HTTPConnectionRules: Sendable {
     /// - Throws: An error that ends the connection.
     mutating func decode(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(TransportError)
 
+    /// Returns whether decoded messages contain one of the application. A server that goes on answering immediately with anything else, such as
+    /// heartbeats or the page of a proxy, is asked ever more slowly. By default, every message is one.
+    func hasMessages(_ batch: borrowing MessageBatch) -> Bool
+
     /// Handles the end of the body of a response in the receiving loop.
     ///
     /// - Parameter batch: The messages that are complete with the body are appended to it.
@@ -50,6 +54,18 @@ package protocol HTTPConnectionRules: Sendable {
 
 extension HTTPConnectionRules {
     package var pausedPolling: HTTPPausedPolling? { nil }
+    package func hasMessages(_ batch: borrowing MessageBatch) -> Bool { !batch.entries.isEmpty }
+}
+
+extension HTTPResponse {
+    /// Whether the body is a page of HTML or an object in JSON: the answer of a proxy or of another service, and not that of a server which has
+    /// taken messages. The status says nothing: the page at which a user signs in to a network often has 200.
+    package var isOfOtherService: Bool {
+        let first = self.body.first {
+            $0 != UInt8(ascii: " ") && $0 != UInt8(ascii: "\n") && $0 != UInt8(ascii: "\r") && $0 != UInt8(ascii: "\t")
+        }
+        return first == UInt8(ascii: "<") || first == UInt8(ascii: "{")
+    }
 }
 
 /// The requests of a receiving loop whose owner has paused reading, for a protocol whose server forgets a client that doesn't ask.

@@ -22,6 +22,8 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
     private var format: EngineIOPayloadFormat
     /// Whether the server has ended the session.
     private var isClosed = false
+    /// Whether the response in progress has a packet that can be read, and the first one that can't.
+    private var (hasPacket, unreadable): (Bool, EngineIOError?) = (false, nil)
     /// The number in the URL of the next request.
     private var requests: Int64
 
@@ -85,6 +87,9 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
 
     package mutating func bodyEnded(into batch: inout MessageBatch) throws(TransportError) -> HTTPVerdict {
         try self.read(into: &batch) { reader, batch throws(EngineIOError) in try reader.finish(into: &batch) }
+        defer { (self.hasPacket, self.unreadable) = (false, nil) }
+        // One packet that can't be read is ignored. If none can, the answer isn't one of engine.io.
+        if let unreadable, !self.hasPacket { throw self.unreadable(unreadable) }
         if self.isClosed { return .end(.transport(TransportError(.closed, "The server ended the session."))) }
         guard self.handshake == nil else { return .proceed }
         throw TransportError(
@@ -101,8 +106,9 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
         do throws(EngineIOError) {
             try body(&self.reader, &batch)
         } catch {
-            throw TransportError(.protocolViolation, "The answer of \(self.address.endpoint) can't be read: \(error.description)")
+            throw self.unreadable(error)
         }
+        for entry in batch.entries[start...] { self.check(entry, batch.bytes) }
         var hasNoop = false
         for entry in batch.entries[start...] where entry.kind == .text && !entry.range.isEmpty {
             switch batch.bytes[entry.range.lowerBound] {
@@ -121,6 +127,32 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
         }
         // An answer with nothing else counts as empty: a server that goes on answering so immediately isn't asked again immediately.
         if hasNoop { Self.removeNoops(from: &batch) }
+    }
+
+    private func unreadable(_ error: EngineIOError) -> TransportError {
+        TransportError(.protocolViolation, "The answer of \(self.address.endpoint) can't be read: \(error.description)")
+    }
+
+    /// Records whether a packet can be read.
+    private mutating func check(_ entry: MessageBatch.Entry, _ bytes: [UInt8]) {
+        do throws(EngineIOError) {
+            let kind = try EngineIOPacket.kind(ofMessage: bytes[entry.range], entry.kind, self.version)
+            // Neither a second handshake nor the end of a move is an answer to a poll.
+            guard kind == .open && self.handshake != nil || kind == .upgrade else { return self.hasPacket = true }
+            throw .unexpectedPacket(bytes[entry.range])
+        } catch {
+            if self.unreadable == nil { self.unreadable = error }
+        }
+    }
+
+    /// The handshake counts as well, because another one can't be read.
+    package func hasMessages(_ batch: borrowing MessageBatch) -> Bool {
+        batch.entries.contains { entry in
+            switch (try? EngineIOPacket.kind(ofMessage: batch.bytes[entry.range], entry.kind, self.version)) {
+            case .message?, .open?: true
+            case .close?, .ping?, .pong?, .upgrade?, .noop?, nil: false
+            }
+        }
     }
 
     private static func removeNoops(from batch: inout MessageBatch) {
@@ -147,7 +179,7 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
     /// and later ones 1 MB, unless they are configured otherwise.
     private static let bodySize = 900_000
 
-    package func sent(_ response: HTTPResponse) -> HTTPVerdict { .proceed }
+    package func sent(_ response: HTTPResponse) -> HTTPVerdict { response.isOfOtherService ? .reject : .proceed }
 
     package mutating func closing(_ code: CloseCode, reason: String) -> HTTPClosing {
         if reason == Self.upgraded { return .finishReceiving }

@@ -16,6 +16,10 @@ package struct SockJSPollingRules: HTTPConnectionRules {
     private var reader: SockJSFrameReader
     /// Whether the server has ended the session.
     private var isClosed = false
+    /// The number of frames that open the session.
+    private var openings = 0
+    /// Whether the response in progress has a frame that can be read, and the first one that can't.
+    private var (hasFrame, unreadable): (Bool, SockJSError?) = (false, nil)
 
     /// - Parameters:
     ///   - receiving: The address of the session with the transport `xhr` or `xhr_streaming`, and with the credentials.
@@ -56,17 +60,53 @@ package struct SockJSPollingRules: HTTPConnectionRules {
         do throws(SockJSError) {
             try self.reader.read(bytes, into: &batch)
         } catch {
-            throw TransportError(.protocolViolation, "The answer of \(self.receiving.origin) can't be read: \(error.description)")
+            throw self.unreadable(error)
         }
-        for entry in batch.entries[start...] where !entry.range.isEmpty && batch.bytes[entry.range.lowerBound] == UInt8(ascii: "c") {
-            // One that isn't valid is ignored, as by the original.
-            let frame = batch.bytes[entry.range].withUnsafeBytes { try? SockJSFrame(parsing: $0) }
-            if case .close? = frame { self.isClosed = true }
+        for entry in batch.entries[start...] { batch.bytes[entry.range].withUnsafeBytes { self.check($0) } }
+    }
+
+    /// Records whether a frame can be read. The content of messages is read when they are received.
+    private mutating func check(_ bytes: UnsafeRawBufferPointer) {
+        let (type, second, last) = (bytes.first, bytes.dropFirst().first, bytes.last)
+        let isReadable: Bool
+        switch type {
+        case UInt8(ascii: "h"): isReadable = bytes.count == 1
+        case UInt8(ascii: "o"):
+            isReadable = bytes.count == 1
+            self.openings += 1
+        case UInt8(ascii: "a"): isReadable = bytes.count > 2 && second == UInt8(ascii: "[") && last == UInt8(ascii: "]")
+        case UInt8(ascii: "m"): isReadable = bytes.count > 2 && second == UInt8(ascii: "\"") && last == UInt8(ascii: "\"")
+        case UInt8(ascii: "c"):
+            let frame = try? SockJSFrame(parsing: bytes)
+            isReadable = frame != nil
+            if isReadable { self.isClosed = true }
+        default: isReadable = false
+        }
+        if isReadable { self.hasFrame = true } else if self.unreadable == nil { self.unreadable = .unreadable(bytes) }
+    }
+
+    private func unreadable(_ error: SockJSError) -> TransportError {
+        TransportError(.protocolViolation, "The answer of \(self.receiving.origin) can't be read: \(error.description)")
+    }
+
+    package func hasMessages(_ batch: borrowing MessageBatch) -> Bool {
+        batch.entries.contains { entry in
+            switch batch.bytes[entry.range].first {
+            // An empty array has three bytes.
+            case UInt8(ascii: "a"), UInt8(ascii: "m"): entry.range.count > 3
+            case UInt8(ascii: "o"): self.openings == 1
+            default: false
+            }
         }
     }
 
-    package mutating func bodyEnded(into batch: inout MessageBatch) -> HTTPVerdict {
-        self.reader.reset()
+    package mutating func bodyEnded(into batch: inout MessageBatch) throws(TransportError) -> HTTPVerdict {
+        let partial = self.reader.reset()
+        defer { (self.hasFrame, self.unreadable) = (false, nil) }
+        // One frame that can't be read is ignored, and so is one that was cut. If there is no other, the answer isn't one of SockJS.
+        if !self.hasFrame, let error = self.unreadable ?? partial.map({ $0.withUnsafeBytes { .unreadable($0) } }) {
+            throw self.unreadable(error)
+        }
         return self.isClosed ? .end(.transport(TransportError(.closed, "The server ended the session."))) : .proceed
     }
 
@@ -91,7 +131,7 @@ package struct SockJSPollingRules: HTTPConnectionRules {
     /// The number of bytes after which no further message is added to the body of a request.
     private static let bodySize = 1 << 20
 
-    package func sent(_ response: HTTPResponse) -> HTTPVerdict { .proceed }
+    package func sent(_ response: HTTPResponse) -> HTTPVerdict { response.isOfOtherService ? .reject : .proceed }
 
     /// SockJS has no message for the end. The server notices it when no request follows.
     package func closing(_ code: CloseCode, reason: String) -> HTTPClosing { .cancel }

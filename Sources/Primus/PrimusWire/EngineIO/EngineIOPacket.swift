@@ -63,6 +63,17 @@ package struct EngineIOPacket: Hashable, Sendable {
         self.init(kind, Array(message.bytes[start...]), isBinary: message.kind == .binary)
     }
 
+    /// Returns the kind of a packet in the message that a WebSocket would carry.
+    ///
+    /// - Throws: ``EngineIOError`` if it isn't a packet.
+    package static func kind(
+        ofMessage bytes: ArraySlice<UInt8>, _ messageKind: WebSocketMessage.Kind, _ version: EngineIOVersion
+    ) throws(EngineIOError) -> Kind {
+        try bytes.withUnsafeBufferPointer { bytes throws(EngineIOError) in
+            try Self.header(UnsafeRawBufferPointer(bytes), messageKind, version).0
+        }
+    }
+
     /// Returns the kind of a packet in a message of a WebSocket, and the position of the rest.
     static func header(
         _ bytes: UnsafeRawBufferPointer, _ messageKind: WebSocketMessage.Kind, _ version: EngineIOVersion
@@ -137,6 +148,10 @@ package struct EngineIOError: Error, Hashable, Sendable, CustomStringConvertible
         Self(
             bytes.isEmpty
                 ? "A packet of engine.io is empty" : "A packet of engine.io begins with \"\(Excerpt.of(bytes: bytes, limit: 20))\"")
+    }
+
+    package static func unexpectedPacket(_ bytes: ArraySlice<UInt8>) -> Self {
+        Self("A packet of engine.io wasn't expected: \"\(Excerpt.of(bytes: bytes, limit: 20))\"")
     }
 
     static func invalidPayload(_ problem: String) -> Self { Self("A body of engine.io isn't valid: \(problem)") }

@@ -28,7 +28,7 @@ package enum SockJSFrame: Hashable, Sendable {
         case UInt8(ascii: "h"): self = .heartbeat
         case UInt8(ascii: "a"), UInt8(ascii: "m"): self = .messages(try SockJSMessages.strings(rest))
         case UInt8(ascii: "c"): self = try Self.close(rest)
-        default: throw SockJSError("a frame begins with \"\(Excerpt.of(bytes: bytes, limit: 20))\"")
+        default: throw .unreadable(bytes)
         }
     }
 
@@ -154,6 +154,11 @@ package struct SockJSError: Error, Hashable, Sendable, CustomStringConvertible {
     init(_ problem: String) { self.problem = problem }
 
     init(_ error: JSONError) { self.problem = "an array isn't valid: \(error.message)" }
+
+    /// The error of a frame that can't be read.
+    package static func unreadable(_ bytes: some BidirectionalCollection<UInt8>) -> Self {
+        Self(bytes.isEmpty ? "a frame is empty" : "a frame begins with \"\(Excerpt.of(bytes: bytes, limit: 20))\"")
+    }
 
     package var description: String { "A message of SockJS isn't valid: \(self.problem)." }
 }

@@ -38,7 +38,13 @@ package struct SockJSFrameReader: Sendable {
     }
 
     /// Forgets the beginning of a frame, because the response has ended.
-    package mutating func reset() { self.partial = [] }
+    ///
+    /// - Returns: That beginning, if there is one.
+    @discardableResult
+    package mutating func reset() -> [UInt8]? {
+        defer { self.partial = [] }
+        return self.partial.isEmpty ? nil : self.partial
+    }
 
     private mutating func keep(_ bytes: UnsafeRawBufferPointer) throws(SockJSError) {
         try self.check(self.partial.count + bytes.count)
