@@ -19,7 +19,7 @@ let settings: [SwiftSetting] =
         .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
     ] + strict
 
-/// Each target of tests is compiled at once and without debug information: macros, which take most of the time, are expanded once instead of three
+/// Each target of tests is compiled as a whole, without debug information: macros, which take most of the time, are expanded once instead of three
 /// times, and a test names the line that fails. While you work on tests, set the environment variable `REALTIME_DEBUG_TESTS`: only the files that
 /// have changed are compiled, and breakpoints can be set.
 let testSettings: [SwiftSetting] =

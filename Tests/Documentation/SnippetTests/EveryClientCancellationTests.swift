@@ -12,7 +12,7 @@ import SignalRTesting
 import TestSupport
 import Testing
 
-/// What a cancelled task receives from each sequence of this package, and starts with each call.
+/// Sequences and calls of all clients in a task that is cancelled.
 @Suite(.timeLimit(.minutes(10))) struct EveryClientCancellationTests {
     /// How a loop ended that was cancelled in its first iteration, while more elements were buffered.
     private struct LoopEnd: Equatable {

@@ -270,6 +270,25 @@ private final class HTTPScript: ListenerHandler {
         expect(error?.code == .connectionLost && error?.message.contains("rejected messages") == true, "\(error?.message ?? "")")
     }
 
+    /// ASP.NET Core ends a connection whose client has sent a ping, and then no others, as over long polling.
+    @Test(arguments: overHTTP) func `a check sends a ping over a stream, and an empty body over long polling`(
+        transport: HubTransport
+    ) async throws {
+        let bodies = EventRecorder<String>()
+        let test = try await Self.connected(transport) { _ in
+        } _: { request, _, body, _ in
+            if request == .post { bodies.record(body) }
+            return false
+        }
+        let before = bodies.all.count
+        test.client.checkConnection()
+        try await eventually { bodies.all.count > before }
+        expectEqual(bodies.all.last, transport == .longPolling ? "" : "{\"type\":6}\(Self.separator)")
+        for _ in 0..<12 { test.clock.advance(by: .seconds(1)) }
+        expect(test.client.isConnected)
+        test.client.stop()
+    }
+
     @Test(arguments: HubFormat.allCases)
     func `messages may be cut anywhere between polls`(format: HubFormat) async throws {
         let test = try await Self.connected(.longPolling, { $0.format = format })

@@ -26,7 +26,7 @@ package struct Instant: Comparable, Hashable, Sendable {
     }
 
     /// Whether a deadline that is handled now passed while the process stood still: because the system suspended it, a debugger stopped it, or
-    /// the processor was given to others. What the peer sent meanwhile may not have arrived yet, and what wasn't sent is no fault of the peer.
+    /// the processor was given to others. What the peer sent meanwhile may not have arrived yet.
     /// Timers of a process that runs are late by milliseconds.
     package func passedDuringStandstill(now: Instant) -> Bool { self + 1_000_000_000 <= now }
 

@@ -43,15 +43,18 @@ package struct HubHTTPRequests: Sendable {
             idleTimeout: idleTimeout)
     }
 
-    /// A request with messages. A message of the protocol takes the place of a ping of WebSockets, which the server could not read.
-    func post(_ messages: ArraySlice<WebSocketMessage>) -> (request: HTTPRequest, count: Int) {
+    /// A request with messages.
+    ///
+    /// - Parameter ping: What takes the place of a ping of WebSockets, which the server could not read; `nil` for nothing: the answer to an empty
+    ///   body shows that the server is there.
+    func post(_ messages: ArraySlice<WebSocketMessage>, ping: HubMessage?) -> (request: HTTPRequest, count: Int) {
         var (body, count) = ([UInt8](), 0)
         for message in messages {
             // A later message that is smaller must not overtake this one.
             if count > 0, body.count + message.bytes.count > Self.bodySize { break }
             switch message.kind {
             case .text, .binary: body += message.bytes
-            case .ping: HubMessageWriter.append(.ping, self.format, to: &body)
+            case .ping: if let ping { HubMessageWriter.append(ping, self.format, to: &body) }
             case .pong: break
             }
             count += 1
@@ -107,7 +110,7 @@ package struct HubStreamRules: HTTPConnectionRules {
     }
 
     package func sendingRequest(_ messages: ArraySlice<WebSocketMessage>) -> (request: HTTPRequest, count: Int) {
-        self.requests.post(messages)
+        self.requests.post(messages, ping: .ping)
     }
 
     package func sent(_ response: HTTPResponse) -> HTTPVerdict { response.isOfOtherService ? .reject : .proceed }
@@ -169,8 +172,9 @@ package struct HubPollingRules: HTTPConnectionRules {
         batch.bytes.withUnsafeBytes { HubPollCheck.hasMessages($0, self.requests.format) }
     }
 
+    /// After a ping, ASP.NET Core ends a connection that sends no others within its limit, which no client does over long polling.
     package func sendingRequest(_ messages: ArraySlice<WebSocketMessage>) -> (request: HTTPRequest, count: Int) {
-        self.requests.post(messages)
+        self.requests.post(messages, ping: nil)
     }
 
     package func sent(_ response: HTTPResponse) -> HTTPVerdict { response.isOfOtherService ? .reject : .proceed }
