@@ -37,7 +37,8 @@ struct JSONHubMessage {
             // of an invocation with a result that is nested too deeply would be unknown.
             scan = try JSONObjectScan(bytes, keys: keys, isUTF8: isUTF8, limits: CodingLimits(depth: .max))
         } catch {
-            throw HubMessageError(error.message)
+            let (type, id) = Self.beginning(of: bytes)
+            throw HubMessageError(error.message, type: type, invocationID: id)
         }
         let id = Self.text(scan[1], in: bytes)
         guard scan[0].kind != .missing else { throw HubMessageError("missing \"type\"", invocationID: id) }
@@ -191,9 +192,41 @@ struct JSONHubMessage {
         try? JSONValue(parsing: UnsafeRawBufferPointer(rebasing: self.bytes[slice.range]), isUTF8: true)
     }
 
+    /// Returns an ID, also one that is a number, although it must be a text.
     private static func text(_ slice: JSONSlice, in bytes: UnsafeRawBufferPointer) -> String? {
+        if slice.kind.isNumber { return JSONText.integer(slice, in: bytes).map { "\($0)" } }
         guard slice.kind.isString, slice.length > 0 else { return nil }
         return JSONText.string(slice, in: bytes)
+    }
+
+    /// Returns the type and the ID of a message that isn't valid JSON, if it begins with these members, as the messages of all servers do: the
+    /// call whose answer it is must end.
+    private static func beginning(of bytes: UnsafeRawBufferPointer) -> (type: Int?, id: String?) {
+        var text = bytes.prefix(256)[...]
+        var (type, id): (Int?, String?) = (nil, nil)
+        func skip(_ literal: StaticString) -> Bool {
+            let matches = literal.withUTF8Buffer { text.starts(with: $0) }
+            if matches { text = text.dropFirst(literal.utf8CodeUnitCount) }
+            return matches
+        }
+        func take(while condition: (UInt8) -> Bool) -> String {
+            let part = text.prefix(while: condition)
+            text = text[part.endIndex...]
+            return String(decoding: part, as: UTF8.self)
+        }
+        guard skip("{") else { return (nil, nil) }
+        repeat {
+            if skip("\"type\":") {
+                type = Int(take { $0 >= UInt8(ascii: "0") && $0 <= UInt8(ascii: "9") })
+            } else if skip("\"invocationId\":") {
+                let isText = skip("\"")
+                id = take { $0 != UInt8(ascii: "\"") && $0 != UInt8(ascii: ",") && $0 != UInt8(ascii: "\\") && $0 != UInt8(ascii: "}") }
+                if isText, !skip("\"") { return (type, nil) }
+            } else {
+                break
+            }
+        } while skip(",")
+        return (type, id == "" ? nil : id)
     }
 
     private func invalid(_ problem: String) -> HubMessageError {

@@ -152,4 +152,27 @@ struct Dialect: Sendable, CustomTestStringConvertible {
             }
         }
     }
+
+    @Test(arguments: [4001, 4004, 4009, 4100, 4200])
+    func `an error event in place of the greeting acts on its code, also if the socket stays open`(code: Int) async throws {
+        let raw = try await RawPusher(
+            greeting: [
+                #"{"event":"pusher:error","data":"{\"code\":\#(code),\"message\":\"text\"}"}"#,
+                // What follows isn't for a connection that has ended.
+                RawServer.greeting,
+            ])
+        let errors = raw.client.errors
+        raw.client.connect()
+        let error = try #require(await errors.pending().first)
+        expect(error.message.contains("\(code)") && error.message.contains("text"), "\(error)")
+        switch code {
+        case 4100: expect(raw.client.state == .connecting && raw.client.reconnectDelay != nil && raw.server.accepted == 1)
+        case 4200: expect(raw.client.state == .connecting && raw.server.accepted > 1)
+        default:
+            expect(raw.client.state.name == "disconnected" && error.code == .rejected && error.serverCode == code)
+            raw.clock.advance(by: .seconds(3600))
+            expectEqual(raw.server.accepted, 1)
+        }
+        raw.client.disconnect()
+    }
 }

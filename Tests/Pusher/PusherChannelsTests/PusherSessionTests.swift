@@ -135,13 +135,15 @@ import Testing
         expectEqual(harness.close(row.reason), row.expected)
     }
 
-    @Test func `an error event before the connection is established is the reason for a later close`() {
+    @Test func `an error event before the connection is established ends it`() {
         var harness = SessionHarness()
         harness.start()
         harness.step { $0.opened(ConnectionID(rawValue: 1), head: HTTPResponseHead(status: 101), now: $1, &$2) }
-        expect(harness.receive(#"{"event":"pusher:error","data":{"code":4001,"message":"text"}}"#).isEmpty)
+        let commands = harness.receive(#"{"event":"pusher:error","data":{"code":4001,"message":"text"}}"#)
+        expectEqual(commands.filter { !$0.hasPrefix("abandon") }, Self.rejected)
+        expectEqual(commands.count, Self.rejected.count + 1)
         harness.advance(by: .seconds(5))
-        expectEqual(harness.close(.peer(.noStatus, "")), Self.rejected)
+        expect(harness.close(.peer(.noStatus, "")).isEmpty)
     }
 
     // MARK: Log

@@ -158,6 +158,46 @@ import Testing
         expectEqual(hub.client.counters.messagesIgnored + hub.client.counters.decodingFailures, 1)
     }
 
+    /// Answers to the call 1 that can't be read, with the call 2 under way.
+    @Test(arguments: [
+        (#"{"type":3,"invocationId":"1","result":{"a":NaN}}"#, true), (#"{"type":3,"invocationId":"1","result":{"a""#, true),
+        (#"{"type":3,"invocationId":1,"result":5}"#, true), (#"{"invocationId":"1","type":3,"result":NaN}"#, true),
+        (#"{"type":3,"result":5}"#, false), ("nonsense", false), (#"{"result":5,"type":3,"invocationId":"1""#, false),
+    ])
+    func `an answer that can't be read ends its call, or all calls if it has no ID`(answer: String, hasID: Bool) async throws {
+        let hub = try await Self.connected(.json)
+        let call = try await hub.begin { try await $0.invoke("save", as: Int.self) }
+        let other = try await hub.begin { try await $0.invoke("save", as: Int.self) }
+        hub.server.send(answer)
+        await expectEqual(hubError { try await call.value }?.code, .invalidMessage)
+        if hasID { hub.server.send(#"{"type":3,"invocationId":"2","result":7}"#) }
+        if hasID {
+            try await expectEqual(other.value, 7)
+        } else {
+            await expectEqual(hubError { try await other.value }?.code, .invalidMessage)
+        }
+        expect(hub.isConnected)
+    }
+
+    @Test func `an invocation that can't be read ends no call`() async throws {
+        let hub = try await Self.connected(.json)
+        let call = try await hub.begin { try await $0.invoke("save", as: Int.self) }
+        hub.server.send(#"{"type":1,"target":"take","arguments":[NaN]}"#)
+        hub.server.send(#"{"type":3,"invocationId":"1","result":7}"#)
+        try await expectEqual(call.value, 7)
+    }
+
+    @Test func `an item that can't be read ends its stream with an error`() async throws {
+        let hub = try await Self.connected(.json)
+        let stream = try hub.client.stream("count", of: [String: Int].self)
+        let items = stream.makeAsyncIterator()
+        hub.server.send(
+            #"{"type":2,"invocationId":"1","item":{"a":1}}"#, #"{"type":2,"invocationId":"1","item":{"a":NaN}}"#,
+            #"{"type":2,"invocationId":"1","item":{"a":3}}"#, #"{"type":3,"invocationId":"1"}"#)
+        try await expectEqual(items.next(), ["a": 1])
+        await expectEqual(hubError { try await items.next() }?.code, .invalidMessage)
+    }
+
     @Test func `messages of unknown types, and known ones with more members, are accepted`() async throws {
         let hub = try await HubFixture.connected()
         hub.server.send(

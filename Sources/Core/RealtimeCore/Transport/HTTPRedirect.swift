@@ -8,12 +8,14 @@ extension HTTPRequest {
     /// Returns the request that follows a redirect.
     ///
     /// A POST becomes a GET without a body after 301 and 302, and any method but HEAD after 303. With 307 and 308, the method and the body
-    /// stay. `Authorization` and cookies aren't sent to another origin.
+    /// stay. `Authorization` and cookies aren't sent to another origin, and neither are the application's own fields, which may contain a key.
     ///
-    /// - Parameter head: The head of the response to this request.
+    /// - Parameters:
+    ///   - head: The head of the response to this request.
+    ///   - keepsFields: Whether another origin receives all fields but those of credentials, because the caller decides about the others.
     /// - Returns: The next request, or `nil` if the response isn't a redirect.
     /// - Throws: ``TransportError/Code/requestRejected`` if the response redirects from https to http, or to an invalid URL.
-    package func redirected(by head: HTTPResponseHead) throws(TransportError) -> HTTPRequest? {
+    package func redirected(by head: HTTPResponseHead, keepsFields: Bool = false) throws(TransportError) -> HTTPRequest? {
         guard let location = head.location else { return nil }
         var next = self
         do throws(TransportError) {
@@ -35,9 +37,18 @@ extension HTTPRequest {
         }
         if next.endpoint.origin != self.endpoint.origin {
             for name in ["Authorization", "Cookie", "Proxy-Authorization"] { next.headers[name] = nil }
+            if !keepsFields {
+                next.headers = HTTPHeaders(next.headers.filter { Self.fieldsForAll.contains($0.name.lowercased()) })
+            }
         }
         return next
     }
+
+    /// The fields that say what a request and its client are, and nothing that is meant for one server.
+    private static let fieldsForAll: Set<String> = [
+        "accept", "accept-encoding", "accept-language", "cache-control", "content-encoding", "content-language", "content-type",
+        "user-agent",
+    ]
 
     /// The error for more redirects than ``redirectLimit``.
     package var redirectLoop: TransportError {

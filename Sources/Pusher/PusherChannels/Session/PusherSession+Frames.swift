@@ -255,7 +255,8 @@ extension PusherSession {
         if case .deliverToAll = handled { self.events.deliverToAll(frame, on: id, &writer, &effects) }
         // A failed subscription is delivered with the reason that the client found.
         if publicName != EventName.subscriptionError { self.events.deliver(reserved: publicName, on: id, &effects) { frame.dataText } }
-        return true
+        // An error in place of the greeting has ended the connection.
+        return self.connection.current == received.connection
     }
 
     private mutating func receivedConnectionEstablished(
@@ -346,8 +347,11 @@ extension PusherSession {
         if isAboutClientEvent { return self.consumers.report(self.clientEventRejected(server, channel: channel), &effects) }
         // It may be the reason why the server closes the connection next.
         if !isDuplicate { self.lastServerError = (server, now) }
-        // Before the connection is established, it is the reason why the attempt fails, and is reported with its end.
-        if self.socketID == nil, let code = server.code, (4000...4299).contains(code) { return }
+        // In place of the greeting, it is the reason why the attempt fails. Some servers leave the socket open.
+        if self.socketID == nil, let code = server.code, (4000...4299).contains(code) {
+            effects.commands.append(.abandon(received.connection))
+            return self.closed(received.connection, .peer(CloseCode(rawValue: UInt16(code)), server.message), now: now, &effects)
+        }
         let message = "The server reported an error: \(server.message)"
         self.consumers.report(PusherError(.server, message, channel: channel, serverCode: server.code), &effects)
     }

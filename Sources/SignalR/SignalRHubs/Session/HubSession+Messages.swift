@@ -62,7 +62,9 @@ extension HubSession {
                 guard self.connection.isEstablished(id) else { return }
                 self.received(output, on: id, now: now, &effects)
             }
-            if self.connection.isEstablished(id) { self.reader = reader }
+            guard self.connection.isEstablished(id) else { return }
+            self.reader = reader
+            if let problem = self.unreadableAnswer.take() { self.failCalls(unreadable: problem, now: now, &effects) }
         } catch {
             guard self.connection.established == id else { return }
             let problem = Excerpt.sentence(error.problem)
@@ -144,15 +146,25 @@ extension HubSession {
         let problem = self.redacted(error.problem)
         let failure = HubError(.invalidMessage, "The server sent an invalid message, which was ignored: \(problem).")
         self.report(failure, &effects)
-        guard let id = error.invocationID else { return }
+        guard let id = error.invocationID else {
+            // It may have been the answer to any call, or an item of any stream. Those that are answered with it aren't affected.
+            if error.type == nil || error.type == 2 || error.type == 3 { self.unreadableAnswer = problem }
+            return
+        }
         switch error.type {
         // The server or a caller waits for an answer.
         case 1, 4:
             guard let connection = self.connection.established else { return }
             self.send(.completion(id: id, .error("The client can't read the invocation: \(problem).")), on: connection, now: now, &effects)
-        case 2, 3: self.failCall(id, HubError(.invalidMessage, "The server's answer is invalid: \(problem)."), now: now, &effects)
+        case 2, 3, nil: self.failCall(id, HubError(.invalidMessage, "The server's answer is invalid: \(problem)."), now: now, &effects)
         default: break
         }
+    }
+
+    /// Fails the calls that wait after a message that can't be read: one of them may wait for it, and would do so without end.
+    private mutating func failCalls(unreadable problem: String, now: Instant, _ effects: inout Effects<Self>) {
+        let message = "The server sent a message that can't be read, which may have been the answer: \(problem)."
+        for (number, _) in self.calls.entries { self.failCall("\(number)", HubError(.invalidMessage, message), now: now, &effects) }
     }
 
     mutating func ignore(_ what: String, _ effects: inout Effects<Self>) {

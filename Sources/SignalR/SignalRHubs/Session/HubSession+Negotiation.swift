@@ -123,7 +123,7 @@ extension HubSession {
         _ effects: inout Effects<Self>
     ) -> Bool {
         do throws(TransportError) {
-            guard var next = try request.redirected(by: response.head) else { return false }
+            guard var next = try request.redirected(by: response.head, keepsFields: true) else { return false }
             guard redirects < HTTPRequest.redirectLimit else { throw request.redirectLoop }
             if next.endpoint.origin != self.options.endpoint.http.origin, !self.options.sendsHeadersAfterRedirect {
                 for field in self.options.headers { next.headers[field.name] = nil }

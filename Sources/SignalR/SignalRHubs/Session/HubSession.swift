@@ -150,6 +150,8 @@ package struct HubSession: ConfigurableSession {
     var handshakeBuffer = HubHandshake.Buffer()
     /// Reads the messages of the established connection.
     var reader: HubMessageReader?
+    /// The problem of a message that can't be read and may have been the answer to a call, until the messages that arrived with it are handled.
+    var unreadableAnswer: String?
     /// The established connection, if it can be resumed.
     var resumable: Resumable?
     private var retries: RetrySeries
