@@ -218,7 +218,7 @@ private final class HTTPScript: ListenerHandler {
         expect(test.stopError?.status == status && calls.all.count == 1)
     }
 
-    @Test(arguments: ["", "{\"type\":6}\u{1E}", "{\"type\":6}\u{1E}{\"type\":99}\u{1E}", "{\"type\":77}\u{1E}"])
+    @Test(arguments: ["", "\u{1E}\u{1E}", "{\"type\":6}\u{1E}", "{\"type\":6}\u{1E}{\"type\":99}\u{1E}", "{\"type\":77}\u{1E}"])
     func `polls that are answered immediately without a message are sent with pauses`(body: String) async throws {
         let test = try await Self.fixture(.longPolling) { _ in
         } _: { request, number, _, responder in

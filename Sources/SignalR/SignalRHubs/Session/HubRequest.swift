@@ -209,7 +209,7 @@ struct HubPollCheck: Sendable {
         else { return nil }
         if let object = self.object.take(), first != Self.separator { return Excerpt.of(bytes: object, limit: 100) }
         if self.isBetweenRecords {
-            guard first == UInt8(ascii: "{") else { return Excerpt.of(bytes: bytes, limit: 100) }
+            guard first == UInt8(ascii: "{") || first == Self.separator else { return Excerpt.of(bytes: bytes, limit: 100) }
             self.unfinished = []
         }
         if let before = self.unfinished {
@@ -238,9 +238,8 @@ struct HubPollCheck: Sendable {
     private static func hasRecords(_ bytes: UnsafeRawBufferPointer) -> Bool {
         var start = 0
         while let end = bytes.position(of: self.separator, from: start) {
-            guard let type = self.type(of: UnsafeRawBufferPointer(rebasing: bytes[start..<end])), !self.types.contains(type) else {
-                return true
-            }
+            let record = UnsafeRawBufferPointer(rebasing: bytes[start..<end])
+            if !record.isEmpty, self.type(of: record).map(self.types.contains) ?? true { return true }
             start = end + 1
         }
         return false
