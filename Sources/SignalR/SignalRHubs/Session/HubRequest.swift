@@ -169,7 +169,8 @@ package struct HubPollingRules: HTTPConnectionRules {
     }
 
     package func hasMessages(_ batch: borrowing MessageBatch) -> Bool {
-        batch.bytes.withUnsafeBytes { HubPollCheck.hasMessages($0, self.requests.format) }
+        if self.check?.hasEndedRecord == true, !batch.entries.isEmpty { return true }
+        return batch.bytes.withUnsafeBytes { HubPollCheck.hasMessages($0, self.requests.format) }
     }
 
     /// After a ping, ASP.NET Core ends a connection that sends no others within its limit, which no client does over long polling.
@@ -195,6 +196,8 @@ struct HubPollCheck: Sendable {
 
     /// Whether a record begins with the next byte.
     private var isBetweenRecords = true
+    /// Whether the part that was read last has the end of a record that began before it.
+    private(set) var hasEndedRecord = false
     /// The body in progress, if it began with a record that hasn't ended.
     private var unfinished: [UInt8]?
     /// A body that was a whole object, after which only the end of the record can follow.
@@ -207,6 +210,7 @@ struct HubPollCheck: Sendable {
         guard let first = bytes.first(where: { $0 != UInt8(ascii: " ") && $0 != UInt8(ascii: "\n") && $0 != UInt8(ascii: "\r") }),
             let last = bytes.last
         else { return nil }
+        self.hasEndedRecord = !self.isBetweenRecords && bytes.contains(Self.separator)
         if let object = self.object.take(), first != Self.separator { return Excerpt.of(bytes: object, limit: 100) }
         if self.isBetweenRecords {
             guard first == UInt8(ascii: "{") || first == Self.separator else { return Excerpt.of(bytes: bytes, limit: 100) }

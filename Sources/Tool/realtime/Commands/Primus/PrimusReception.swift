@@ -58,7 +58,8 @@ struct PrimusReception: Sendable {
             }
             if listens, !progress.hasEnded {
                 client.end()
-                for await case .update(.state(let state)) in events {
+                // The task may be cancelled, so that a loop over the sequence would leave it.
+                for case .update(.state(let state)) in events.takeBuffered() {
                     await printer.print(.state(state, nil))
                     if case .closed = state { break }
                 }

@@ -110,7 +110,8 @@ extension PusherSubscribeCommand {
         case .initialized, .connecting, .connected, .unavailable: client.disconnect()
         }
         if !progress.hasPrintedEnd {
-            for await case .state(let state) in updates {
+            // The task may be cancelled, so that a loop over the sequence would leave it.
+            for case .state(let state) in updates.takeBuffered() {
                 await printer.print(.state(state))
                 if state.isFinal { break }
             }

@@ -88,34 +88,36 @@ extension LinePrinter {
     ) async {
         await withTaskGroup(of: Void.self) { group in
             group.addTask { await self.printQueue() }
-            for source in sources { group.addTask { await self.printEvents(source.events, dropped: 0, source.line) { !Task.isCancelled } } }
+            for source in sources { group.addTask { await self.printEvents(source.events, source.line) } }
             // The queue ends with the task alone.
             for _ in sources { await group.next() }
             group.cancelAll()
         }
         let dropped = sources.map(\.events.dropped)
         await stop()
-        // In a cancelled task, a loop doesn't wait for further events.
-        for (source, dropped) in zip(sources, dropped) { await self.printEvents(source.events, dropped: dropped, source.line) { true } }
+        // In a cancelled task, a loop would leave the sequence.
+        for (source, before) in zip(sources, dropped) {
+            var dropped = before
+            for event in source.events.takeBuffered() { await self.print(event, of: source.events, &dropped, source.line) }
+        }
         await self.flush()
     }
 
-    /// - Parameters:
-    ///   - dropped: The number of dropped events that were reported.
-    ///   - condition: Whether to print further events that have occurred.
-    private nonisolated func printEvents<Event>(
-        _ events: EventSequence<Event>, dropped: Int, _ line: @Sendable (Event) -> Line?, while condition: () -> Bool
+    /// Prints events until the task is cancelled.
+    private nonisolated func printEvents<Event>(_ events: EventSequence<Event>, _ line: @Sendable (Event) -> Line?) async {
+        var dropped = 0
+        for await event in events { await self.print(event, of: events, &dropped, line) }
+    }
+
+    /// - Parameter dropped: The number of dropped events that were reported.
+    private nonisolated func print<Event>(
+        _ event: Event, of events: EventSequence<Event>, _ dropped: inout Int, _ line: @Sendable (Event) -> Line?
     ) async {
-        var dropped = dropped
-        for await event in events {
-            if let line = line(event) { await self.print(line) }
-            let total = events.dropped
-            if total > dropped {
-                await self.print(.error("\(total - dropped) events are missing here, because the output is read too slowly."))
-                dropped = total
-            }
-            guard condition() else { return }
-        }
+        if let line = line(event) { await self.print(line) }
+        let total = events.dropped
+        guard total > dropped else { return }
+        await self.print(.error("\(total - dropped) events are missing here, because the output is read too slowly."))
+        dropped = total
     }
 }
 

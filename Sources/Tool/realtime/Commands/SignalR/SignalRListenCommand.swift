@@ -61,7 +61,8 @@ struct SignalRListenCommand: Command {
             // A client that wasn't started, because the limit had passed before, reports nothing.
             if !progress.hasStopped, client.hasUpdates {
                 client.stop()
-                for await case .update(.state(let state), _) in events {
+                // The task may be cancelled, so that a loop over the sequence would leave it.
+                for case .update(.state(let state), _) in events.takeBuffered() {
                     await printer.print(.state(state, over: nil))
                     if case .stopped = state { break }
                 }
