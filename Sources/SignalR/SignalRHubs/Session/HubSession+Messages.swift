@@ -62,9 +62,9 @@ extension HubSession {
                 guard self.connection.isEstablished(id) else { return }
                 self.received(output, on: id, now: now, &effects)
             }
-            guard self.connection.isEstablished(id) else { return }
-            self.reader = reader
-            if let problem = self.unreadableAnswer.take() { self.failCalls(unreadable: problem, now: now, &effects) }
+            if self.unreadableAnswer != nil { self.failCallsAfterUnreadableAnswer(now: now, &effects) }
+            // Last, so that the reader is moved and not copied.
+            if self.connection.isEstablished(id) { self.reader = reader }
         } catch {
             guard self.connection.established == id else { return }
             let problem = Excerpt.sentence(error.problem)
@@ -162,7 +162,8 @@ extension HubSession {
     }
 
     /// Fails the calls that wait after a message that can't be read: one of them may wait for it, and would do so without end.
-    private mutating func failCalls(unreadable problem: String, now: Instant, _ effects: inout Effects<Self>) {
+    private mutating func failCallsAfterUnreadableAnswer(now: Instant, _ effects: inout Effects<Self>) {
+        guard let problem = self.unreadableAnswer.take(), self.connection.established != nil else { return }
         let message = "The server sent a message that can't be read, which may have been the answer: \(problem)."
         for (number, _) in self.calls.entries { self.failCall("\(number)", HubError(.invalidMessage, message), now: now, &effects) }
     }
