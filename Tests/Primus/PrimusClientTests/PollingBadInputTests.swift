@@ -141,6 +141,16 @@ private final class ScriptedPolling: ListenerHandler {
         try await Fixture(ScriptedPolling([Self.handshake(version)] + answers, version: version), .polling)
     }
 
+    /// Expects that the answer to the poll that follows the opening one ends the connection.
+    private func expectLoss(after answer: String, _ fixture: Fixture) async throws {
+        fixture.client.open()
+        try await fixture.client.opened(within: .seconds(600))
+        fixture.server.answer(answer)
+        let error = try await fixture.end()
+        expect(error.code == .connectionLost && error.transportError?.code == .protocolViolation, "\(error)")
+        expectEqual(fixture.server.polls, 2)
+    }
+
     // MARK: engine.io
 
     @Test(arguments: [
@@ -272,13 +282,7 @@ private final class ScriptedPolling: ListenerHandler {
         (3, "2:xx"), (3, "3:0{}"), (3, "1:91:5"),
     ])
     func `an answer in which no packet can be read is a loss, and isn't asked for again`(version: Int, answer: String) async throws {
-        let fixture = try await self.engine(version)
-        fixture.client.open()
-        try await fixture.client.opened(within: .seconds(600))
-        fixture.server.answer(answer)
-        let error = try await fixture.end()
-        expect(error.code == .connectionLost && error.transportError?.code == .protocolViolation, "\(error)")
-        expectEqual(fixture.server.polls, 2)
+        try await self.expectLoss(after: answer, self.engine(version))
     }
 
     @Test(arguments: [4, nil] as [Int?], ["<html>Sign in</html>", #"{"error":"maintenance"}"#, "\n <!doctype html>"])
@@ -375,13 +379,7 @@ private final class ScriptedPolling: ListenerHandler {
 
     @Test(arguments: ["x\n", "a[\n", "a\n", "c\n", "c[1]\n", "m1\n", "\n", "<html>maintenance</html>", "<html>\n</html>\n", "{}"])
     func `an answer in which no frame can be read is a loss, and isn't asked for again`(answer: String) async throws {
-        let fixture = try await self.sockJS(.polling)
-        fixture.client.open()
-        try await fixture.client.opened(within: .seconds(600))
-        fixture.server.answer(answer)
-        let error = try await fixture.end()
-        expect(error.code == .connectionLost && error.transportError?.code == .protocolViolation, "\(error)")
-        expectEqual(fixture.server.polls, 2)
+        try await self.expectLoss(after: answer, self.sockJS(.polling))
     }
 
     @Test(arguments: ["h\n", "a[]\n", ""])

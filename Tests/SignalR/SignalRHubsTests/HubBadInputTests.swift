@@ -179,6 +179,20 @@ import Testing
         expect(hub.isConnected)
     }
 
+    @Test func `an answer that can't be read concerns no call of the next connection`() async throws {
+        let hub = try await Self.connected(.messagePack) { $0.retry = .delays([.seconds(1)]) }
+        let call = try await hub.begin { try await $0.invoke("save", as: Int.self) }
+        // The length that follows ends the connection before the calls are looked at.
+        hub.server.send([Self.frame([[0x01, 0x01], [0xFF, 0xFF, 0xFF, 0xFF, 0xFF]], .messagePack)])
+        await expectEqual(hubError { try await call.value }?.code, .invalidMessage)
+        hub.clock.advance(by: .seconds(1))
+        expect(hub.isConnected)
+        let next = try await hub.begin { try await $0.invoke("save", as: Int.self) }
+        hub.server.send([.ping], .messagePack)
+        hub.server.send([try Self.completion("2", 7, .messagePack)], .messagePack)
+        try await expectEqual(next.value, 7)
+    }
+
     @Test func `an invocation that can't be read ends no call`() async throws {
         let hub = try await Self.connected(.json)
         let call = try await hub.begin { try await $0.invoke("save", as: Int.self) }

@@ -218,14 +218,19 @@ private final class HTTPScript: ListenerHandler {
         expect(test.stopError?.status == status && calls.all.count == 1)
     }
 
-    @Test(arguments: ["", "\u{1E}\u{1E}", "{\"type\":6}\u{1E}", "{\"type\":6}\u{1E}{\"type\":99}\u{1E}", "{\"type\":77}\u{1E}"])
-    func `polls that are answered immediately without a message are sent with pauses`(body: String) async throws {
-        let test = try await Self.fixture(.longPolling) { _ in
+    /// A client whose polls are answered immediately, after those that open the connection.
+    private static func answeringPolls(with body: String) async throws -> Fixture {
+        try await Self.fixture(.longPolling) { _ in
         } _: { request, number, _, responder in
             guard request == .get, number > 2 else { return false }
             responder.respond(HTTPResponse(status: 200, text: body))
             return true
         }
+    }
+
+    @Test(arguments: ["", "\u{1E}\u{1E}", "{\"type\":6}\u{1E}", "{\"type\":6}\u{1E}{\"type\":99}\u{1E}", "{\"type\":77}\u{1E}"])
+    func `polls that are answered immediately without a message are sent with pauses`(body: String) async throws {
+        let test = try await Self.answeringPolls(with: body)
         try await test.client.start()
         let before = test.script.count(.get)
         var seconds = 0
@@ -241,12 +246,7 @@ private final class HTTPScript: ListenerHandler {
 
     @Test(arguments: ["<html>maintenance</html>", "maintenance", #"{"error":"maintenance"}"#, "\n<!doctype html>"])
     func `polls that are answered with something else end the connection`(body: String) async throws {
-        let test = try await Self.fixture(.longPolling) { _ in
-        } _: { request, number, _, responder in
-            guard request == .get, number > 2 else { return false }
-            responder.respond(HTTPResponse(status: 200, text: body))
-            return true
-        }
+        let test = try await Self.answeringPolls(with: body)
         try await test.client.start()
         try await eventually {
             test.clock.advance(by: .milliseconds(100))

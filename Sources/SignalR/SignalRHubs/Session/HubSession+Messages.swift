@@ -66,6 +66,8 @@ extension HubSession {
             // Last, so that the reader is moved and not copied.
             if self.connection.isEstablished(id) { self.reader = reader }
         } catch {
+            // All calls end with the connection.
+            self.unreadableAnswer = nil
             guard self.connection.established == id else { return }
             let problem = Excerpt.sentence(error.problem)
             let message = "The server sent data that isn't a sequence of messages: \(problem) The connection was closed."
