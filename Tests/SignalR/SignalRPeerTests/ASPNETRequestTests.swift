@@ -56,6 +56,7 @@ struct ASPNETRequestTests {
         let server = try await ASPNETServer()
         let nginx = try Nginx(to: server.port) { $0.headers = ["Set-Cookie": "route=a; Path=/"] }
         try await nginx.start()
+        var earlier: Set<String> = []
         for pair in HubPair.allCases {
             try await server.control("requests?clear=true", "GET")
             let hub = try await server.connected("/auth?room=a%20b", pair) {
@@ -67,9 +68,16 @@ struct ASPNETRequestTests {
             try await expectEqual(hub.invoke("Query", "room", as: String.self), "a b")
             hub.stop()
             try await eventually { try await server.control("connections", "GET")["live"] == [] }
-            Self.check(try await Self.requests(server), of: pair)
+            // The DELETE of a connection may arrive when its poll has already ended it, during the next connection.
+            let requests = try await Self.requests(server).filter { Self.connectionID($0).map(earlier.contains) != true }
+            Self.check(requests, of: pair)
+            earlier.formUnion(requests.compactMap(Self.connectionID))
         }
         await nginx.stop()
+    }
+
+    private static func connectionID(_ request: JSONValue) -> String? {
+        request["query"]?.string?.parameter("id")
     }
 
     private static func check(_ requests: [JSONValue], of pair: HubPair) {
@@ -84,7 +92,7 @@ struct ASPNETRequestTests {
         expectEqual(Set(others.compactMap { $0["method"]?.string }).subtracting(["DELETE"]), methods, "\(pair)")
         expect(negotiation?["path"] == "/auth/negotiate" && others.allSatisfy { $0["path"] == "/auth" }, "\(pair)")
         expect(requests.allSatisfy { $0["query"]?.string?.hasPrefix("?room=a%20b") == true }, "\(pair)")
-        expectEqual(Set(others.map { $0["query"]?.string?.parameter("id") }).count, 1, "\(pair)")
+        expectEqual(Set(others.map(Self.connectionID)).count, 1, "\(pair)")
         for (name, value) in ["Authorization": "Bearer token-anna", "X-App": "mine", "X-Requested-With": "XMLHttpRequest"] {
             expect(requests.allSatisfy { $0["headers"]?[name]?.string == value }, "\(name), \(pair)")
         }
