@@ -9,6 +9,34 @@ import RealtimeTesting
 import TestSupport
 import Testing
 
+/// Records the requests of clients, and passes them on.
+///
+/// A hook of the server would do so in a task. Beside tests that keep the threads of all tasks busy, clients of Primus 6, which wait 10 seconds
+/// for the answer to a ping, would give up their connections, and with them what the test has sent.
+private final class RecordingHandler: ListenerHandler {
+    let requests = EventRecorder<HTTPRequestHead>()
+    private let handler: any ListenerHandler
+
+    init(_ handler: any ListenerHandler) { self.handler = handler }
+
+    func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
+        self.requests.record(request)
+        self.handler.received(request, body: body, responder: responder)
+    }
+
+    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
+        self.requests.record(request)
+        return self.handler.upgrade(request)
+    }
+
+    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+        self.handler.accepted(connection, id: id, request: request)
+    }
+
+    func messageLimit(for request: HTTPRequestHead) -> Int? { self.handler.messageLimit(for: request) }
+    func bodyLimit(for request: HTTPRequestHead) -> Int? { self.handler.bodyLimit(for: request) }
+}
+
 /// The clients of Primus 8 and 6 with the embedded server. Those for engine.io begin with polling and move to a WebSocket.
 ///
 /// One case runs at a time: many programs that start at the same time would keep each other from answering in time.
@@ -99,14 +127,12 @@ struct PrimusServerPeerTests {
         (configuration.sockJSDisconnectDelay, configuration.enginePingTimeout) = (.seconds(300), .seconds(300))
         (configuration.authorizationTimeout, configuration.engineProbeTimeout) = (.seconds(600), .seconds(600))
         configure(&configuration)
-        let requests = EventRecorder<HTTPRequestHead>()
-        configuration.authorize = { request in
-            requests.record(request)
-            return .accept
-        }
         let server = PrimusServer(configuration: configuration, log: .none)
         let echo = server.onMessage { message in _ = try? message.spark.write(message.value) }
-        let address = try await server.start(on: SocketListener(limits: .forTests))
+        let handler = RecordingHandler(server.listenerHandler)
+        let requests = handler.requests
+        let listener = SocketListener(limits: .forTests)
+        let address = try await listener.start(handler)
         let client = try Peer(
             pair.client,
             ["--transformer", "\(pair.transformer)", "--parser", "\(pair.parser)"] + (plugins.isEmpty ? [] : ["--plugins", plugins]))
@@ -119,6 +145,7 @@ struct PrimusServerPeerTests {
         expectEqual(unexpected, [])
         echo.cancel()
         client.stop()
+        await listener.stop()
         await server.stop()
     }
 
