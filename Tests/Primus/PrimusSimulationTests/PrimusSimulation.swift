@@ -112,7 +112,10 @@ final class PrimusSimulation: @unchecked Sendable {
                 // The client may give up for the last time after the faults have ended.
                 for delay in [0, 20_000] as [Int64] { self.simulation.schedule(in: delay...delay) { [self] in self.open() } }
             },
-            recovered: { self.checkRecovery() }, stop: { self.end() })
+            recovered: {
+                self.checkRecovery()
+                self.simulation.standStill { self.connects }
+            }, stop: { self.end() })
         if self.simulation.violation == nil { self.checkEnd() }
         let counts = [
             "connects": self.connects, "closings": self.closings, "written": self.written, "received": self.received,

@@ -105,7 +105,10 @@ final class PusherSimulation: @unchecked Sendable {
                 self.user { self.client.start() }
                 for name in Self.names { self.subscribe(name) }
             },
-            recovered: { self.checkRecovery() })
+            recovered: {
+                self.checkRecovery()
+                self.simulation.standStill { self.connects }
+            })
         let counts = [
             "connects": self.connects, "gaps": self.gapCount, "resumes": self.resumeCount, "delta failures": self.deltaFailures,
             "recoveries": self.recoveryCount, "authorizations": self.client.totals.works,

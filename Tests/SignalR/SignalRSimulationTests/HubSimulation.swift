@@ -114,7 +114,10 @@ final class HubSimulation: @unchecked Sendable {
                 // A policy may give up for the last time after the faults have ended.
                 for delay in [0, 8_000] as [Int64] { self.simulation.schedule(in: delay...delay) { [self] in self.startIfStopped() } }
             },
-            recovered: { self.checkRecovery() }, stop: { self.stop() })
+            recovered: {
+                self.checkRecovery()
+                self.simulation.standStill { self.connects }
+            }, stop: { self.stop() })
         if self.simulation.violation == nil {
             let remaining = self.model.hub.connectionIDs
             self.simulation.require(remaining.isEmpty, "the server still has the connections \(remaining)")

@@ -69,6 +69,20 @@ extension Simulation {
     /// Runs for a duration, or until the first violation.
     package func run(for duration: Duration) { self.run(until: self.now.advanced(by: duration)) }
 
+    /// Lets the process stand still several times, on a reliable network, and checks that no client connects again because of that.
+    ///
+    /// - Parameter connects: The number of times that the clients have connected.
+    package func standStill(_ connects: () -> Int) {
+        let before = connects()
+        for _ in 0..<4 {
+            self.run(for: .milliseconds(self.random(in: 0...40_000)))
+            self.standStill(for: .milliseconds(self.random(in: 100...900_000)))
+            self.run(for: .seconds(60))
+        }
+        let count = connects() - before
+        self.require(count == 0, "the clients connected \(count) times because the process stood still")
+    }
+
     /// Performs an action again and again, at random times.
     ///
     /// - Parameters:

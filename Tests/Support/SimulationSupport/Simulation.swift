@@ -49,6 +49,8 @@ package final class Simulation: TimeSource, @unchecked Sendable {
     private var timers = TimerQueue()
     private var firing: ObjectIdentifier?
     private var stepsAtThisTime = 0
+    /// When the process continued after it had stood still. Timers that passed meanwhile fire now.
+    private var continued: Instant?
     private var isStepping = false
     private var sleeping: [Int: @Sendable () -> Void] = [:]
     private var lastSleep = 0
@@ -112,7 +114,7 @@ package final class Simulation: TimeSource, @unchecked Sendable {
 
     package func schedule(_ client: any TimerClient, at instant: Instant?) {
         if let instant {
-            if instant < self.now { self.fail("a timer was set for \(Self.format(instant)), which has passed") }
+            if instant < self.now, self.continued != self.now { self.fail("a timer was set for \(Self.format(instant)), which has passed") }
             if instant == self.now, self.firing == ObjectIdentifier(client) {
                 self.fail("a timer that fired was set for the same time again: it would fire forever")
             }
@@ -122,6 +124,14 @@ package final class Simulation: TimeSource, @unchecked Sendable {
 
     /// Whether the current step is the firing of a client's timer.
     func isFiring(_ client: any TimerClient) -> Bool { self.firing == ObjectIdentifier(client) }
+
+    /// Lets the process of all clients and servers stand still for a duration, as one that is suspended. What arrives in the meantime is read when it
+    /// continues, before the timers that have passed fire.
+    package func standStill(for duration: Duration) {
+        self.note("the process stands still for \(duration)")
+        self.now = self.now.advanced(by: duration)
+        self.continued = self.now
+    }
 
     // MARK: Tasks
 
@@ -136,11 +146,12 @@ package final class Simulation: TimeSource, @unchecked Sendable {
     package func run(until end: Instant) {
         self.runTasks()
         while self.violation == nil {
-            guard let next = Instant.earliest(self.scheduled.earliest, self.timers.earliest), next < end else { break }
+            guard let earliest = Instant.earliest(self.scheduled.earliest, self.timers.earliest), earliest < end else { break }
+            let next = max(earliest, self.now)
             self.stepsAtThisTime = next == self.now ? self.stepsAtThisTime + 1 : 0
             if self.stepsAtThisTime > Self.stepLimit { self.fail("\(Self.stepLimit) steps without an advance of time") }
             self.now = next
-            if self.scheduled.earliest == next {
+            if let arrival = self.scheduled.earliest, arrival <= next {
                 self.cause = .arrival
                 self.scheduled.removeFirst()()
                 self.runTasks()
