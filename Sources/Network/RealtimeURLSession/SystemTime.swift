@@ -18,11 +18,11 @@ package final class SystemTime: TimeSource, @unchecked Sendable {
     }
 
     private let state = Lock(State())
+    private let queue = DispatchQueue(label: "realtime.time", qos: .userInitiated)
     private let source: any DispatchSourceTimer
 
     package init() {
-        let queue = DispatchQueue(label: "realtime.time", qos: .userInitiated)
-        self.source = DispatchSource.makeTimerSource(queue: queue)
+        self.source = DispatchSource.makeTimerSource(queue: self.queue)
         self.source.setEventHandler { [weak self] in self?.fireTimers() }
         self.source.activate()
     }
@@ -44,6 +44,11 @@ package final class SystemTime: TimeSource, @unchecked Sendable {
             state.queue.set(client, instant)
             self.update(&state)
         }
+    }
+
+    package func performLater(_ job: @escaping @Sendable () -> Void) -> Bool {
+        self.queue.async(execute: job)
+        return true
     }
 
     private func fireTimers() {

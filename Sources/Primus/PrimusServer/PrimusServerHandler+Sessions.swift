@@ -128,6 +128,21 @@ extension PrimusServerHandler {
         }
     }
 
+    /// Whether a request may bring messages to a session that exists.
+    func bringsMessages(_ request: HTTPRequestHead, _ rest: Substring) -> Bool {
+        guard request.method == "POST" else { return false }
+        switch self.configuration.transformer {
+        case .engineIO: return request.field("sid").map { self.engineIOSession($0) != nil } ?? false
+        case .sockjs:
+            let parts = rest.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
+            guard parts.count == 3, SockJSServedRules.transport(of: request) == .xhrSend, let id = parts.dropFirst().first else {
+                return false
+            }
+            return self.sessions.withLock { $0[ByteString(String(id))] != nil }
+        default: return false
+        }
+    }
+
     /// Whether a request waits for messages.
     private static func waits(_ request: HTTPRequestHead, _ meaning: SessionRequest) -> Bool {
         switch meaning {
@@ -186,8 +201,8 @@ extension PrimusServerHandler {
         let rules = EngineIOServedRules(version, cookie: cookie, self.configuration)
         let key = ByteString(sid)
         let session = EngineIOServedSession(
-            rules, version, time: self.time, backlogBytes: self.configuration.sessionBacklogLimit,
-            probeTimeout: self.configuration.engineProbeTimeout, trace: self.trace,
+            rules, version, messageLimit: self.configuration.messageLimit, time: self.time,
+            backlogBytes: self.configuration.sessionBacklogLimit, probeTimeout: self.configuration.engineProbeTimeout, trace: self.trace,
             ignoresProbes: { [weak self] in self?.faults.ignoresProbes ?? false },
             onEnd: { [weak self] in self?.forget(key) })
         self.sessions.withLock { $0[key] = session }
@@ -211,11 +226,13 @@ extension PrimusServerHandler {
             return nil
         }
         if let existing { return existing }
-        let adopted: any WebSocketConnection = self.trace.map { TracedConnection(session, session.id, $0) } ?? session
+        let divided = DividedConnection(session, session.id, SockJSMessageDivider(), time: self.time)
+        let adopted: any WebSocketConnection = self.trace.map { TracedConnection(divided, session.id, $0) } ?? divided
         let events = self.connections.adopt(adopted, id: session.id) { machine, _, _ in
             machine.accepted(session.id, .sockJS(.server), request, overHTTP: true)
         }
-        session.start(self.trace.map { TracedEvents(events, $0) } ?? events)
+        divided.start(events)
+        session.start(self.trace.map { TracedEvents(divided, $0) } ?? divided)
         return session
     }
 

@@ -182,16 +182,29 @@ final class PrimusServerHandler: ListenerHandler {
             session.upgrade(connection, id: id)
             return session
         }
-        return self.connections.adopt(connection, id: id) { machine, _, effects in
-            guard let rest = self.rest(of: request), case .success(let framing) = self.framing(of: request, rest) else {
-                // The session to which the WebSocket belongs has ended since the upgrade was accepted.
-                return effects.commands.append(.close(id, .normal, reason: ""))
+        guard let rest = self.rest(of: request), case .success(let framing) = self.framing(of: request, rest) else {
+            // The session to which the WebSocket belongs has ended since the upgrade was accepted.
+            return self.connections.adopt(connection, id: id) { _, _, effects in
+                effects.commands.append(.close(id, .normal, reason: ""))
             }
-            machine.accepted(id, framing, request)
         }
+        guard case .sockJS = framing else {
+            return self.connections.adopt(connection, id: id) { machine, _, _ in machine.accepted(id, framing, request) }
+        }
+        let divided = DividedConnection(connection, id, SockJSMessageDivider(), time: self.time)
+        divided.start(self.connections.adopt(divided, id: id) { machine, _, _ in machine.accepted(id, framing, request) })
+        return divided
     }
 
     func messageLimit(for request: HTTPRequestHead) -> Int? { self.configuration.messageLimit }
+
+    /// Only a client of a session sends messages in requests.
+    func bodyLimit(for request: HTTPRequestHead) -> Int? {
+        guard let rest = self.rest(of: request), self.bringsMessages(request, rest) else { return bodyLimitWithoutMessages }
+        let limit = min(self.configuration.messageLimit, 1 << 30)
+        // In an array of SockJS, a text can have twice as many bytes. What is larger than a packet of engine.io is answered by the session.
+        return (self.configuration.transformer == .sockjs ? 2 * limit : limit) + bodyLimitWithoutMessages
+    }
 
     // MARK: Authorization
 

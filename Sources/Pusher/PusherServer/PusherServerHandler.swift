@@ -1,6 +1,7 @@
 import RealtimeCoding
 import PusherWire
 import RealtimeCore
+import RealtimeSystem
 
 /// Handles what a listener accepts: hands WebSockets to the server's driver and responds to requests to the HTTP API.
 ///
@@ -30,6 +31,14 @@ final class PusherServerHandler: ListenerHandler {
 
     /// More than the app's limit, so that the server can explain what is wrong with a message.
     func messageLimit(for request: HTTPRequestHead) -> Int? { max(64 << 10, 2 * min(self.app.messageLimit, 1 << 30)) }
+
+    /// Enough for a batch of the largest events, of those who know the app.
+    func bodyLimit(for request: HTTPRequestHead) -> Int? {
+        guard request.method == "POST", PusherServerAPI.appID(of: request) == ByteString(self.app.id) else {
+            return bodyLimitWithoutMessages
+        }
+        return max(1 << 20, PublicationLimit.events * (2 * min(self.app.eventDataLimit, 1 << 30) + 4096))
+    }
 
     // MARK: HTTP API
 

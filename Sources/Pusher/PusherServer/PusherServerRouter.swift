@@ -33,9 +33,12 @@ public final class PusherServerRouter: ListenerHandler {
 
     /// Passes a request to the server with the ID of the app in its path.
     public func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
+        self.handler(forIDIn: request).received(request, body: body, responder: responder)
+    }
+
+    private func handler(forIDIn request: HTTPRequestHead) -> any ListenerHandler {
         let id = PusherServerAPI.appID(of: request)
-        let server = self.servers.first { ByteString($0.app.id) == id } ?? self.servers[0]
-        server.handler.received(request, body: body, responder: responder)
+        return (self.servers.first { ByteString($0.app.id) == id } ?? self.servers[0]).handler
     }
 
     /// Passes an upgrade to the server with the key of the app in its path.
@@ -48,4 +51,7 @@ public final class PusherServerRouter: ListenerHandler {
 
     /// Returns the limit of the server with the key of the app in its path.
     public func messageLimit(for request: HTTPRequestHead) -> Int? { self.handler(forKeyIn: request).messageLimit(for: request) }
+
+    /// Returns the limit of the server with the ID of the app in its path.
+    public func bodyLimit(for request: HTTPRequestHead) -> Int? { self.handler(forIDIn: request).bodyLimit(for: request) }
 }

@@ -104,12 +104,14 @@ extension SignalRServerHandler {
     private func open(_ transport: HubTransport, _ key: ByteString, _ userID: String?, _ request: HTTPRequestHead) -> Connection {
         let rules = HubHTTPRules(transport, self.configuration)
         let connection = Connection(rules, time: self.time, backlogBytes: max(0, self.configuration.backlogLimit))
-        let adopted: any WebSocketConnection = self.trace.map { TracedConnection(connection, connection.id, $0) } ?? connection
+        let divided = DividedConnection(connection, connection.id, HubMessageDivider(), time: self.time)
+        let adopted: any WebSocketConnection = self.trace.map { TracedConnection(divided, connection.id, $0) } ?? divided
         let events = self.connections.adopt(adopted, id: connection.id) { machine, now, effects in
             if machine.accepted(connection.id, by: transport, token: key, userID: userID, request, now: now, &effects) { return }
             effects.commands.append(.abandon(connection.id))
         }
-        connection.start(self.trace.map { TracedEvents(events, $0) } ?? events)
+        divided.start(events)
+        connection.start(self.trace.map { TracedEvents(divided, $0) } ?? divided)
         return connection
     }
 }

@@ -135,13 +135,25 @@ final class SignalRServerHandler: ListenerHandler {
     }
 
     func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
-        self.connections.adopt(connection, id: id) { machine, now, effects in
+        let divided = DividedConnection(connection, id, HubMessageDivider(), time: self.time)
+        let events = self.connections.adopt(divided, id: id) { machine, now, effects in
             if machine.accepted(id, request, now: now, &effects) { return }
             effects.commands.append(.close(id, .policyViolation, reason: "The connection ID has expired."))
         }
+        divided.start(events)
+        return divided
     }
 
     func messageLimit(for request: HTTPRequestHead) -> Int? { self.configuration.containerLimit }
+
+    /// Only a client of a connection over HTTP sends messages in requests. What is larger than they can be is answered by the connection, which
+    /// ends then.
+    func bodyLimit(for request: HTTPRequestHead) -> Int? {
+        guard request.method == "POST", case .hub(let hub) = self.endpoint(request),
+            self.driver.read({ $0.connectionOverHTTP(withToken: Self.field("id", request), on: hub.id) }) != nil
+        else { return bodyLimitWithoutMessages }
+        return self.configuration.containerLimit + bodyLimitWithoutMessages
+    }
 
     // MARK: Authentication
 

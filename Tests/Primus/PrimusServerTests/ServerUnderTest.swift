@@ -8,7 +8,7 @@ import Testing
 
 /// A server in memory, and clients whose bytes a test chooses.
 struct ServerUnderTest {
-    let clock = ManualClock()
+    let clock: ManualClock
     let network: InMemoryNetwork
     let server: PrimusServer
     let address: ListenerAddress
@@ -16,9 +16,15 @@ struct ServerUnderTest {
     init(_ configure: (inout PrimusServerConfiguration) -> Void = { _ in }) async throws {
         var configuration = PrimusServerConfiguration()
         configure(&configuration)
+        self.clock = ManualClock()
         self.network = InMemoryNetwork(clock: self.clock)
         self.server = PrimusServer(network: self.network, configuration: configuration, log: .none)
         self.address = try await self.server.start(on: self.network.listener())
+    }
+
+    /// A server that was started already.
+    init(_ clock: ManualClock, _ network: InMemoryNetwork, _ server: PrimusServer, _ address: ListenerAddress) {
+        (self.clock, self.network, self.server, self.address) = (clock, network, server, address)
     }
 
     func client(_ target: String = "/primus", headers: HTTPHeaders = [:]) -> RawClient {

@@ -2,6 +2,7 @@ import RealtimeCore
 import RealtimeCoding
 import RealtimeSystem
 import RealtimeTesting
+import SignalRWire
 import TestSupport
 import Testing
 
@@ -37,6 +38,34 @@ import Testing
         for value in 0..<count { client.send(#"{"type":2,"invocationId":"2","item":\#(value)}"#) }
         client.send(#"{"type":3,"invocationId":"2"}"#)
         try await expectEqual(client.next()["result"]?.int, count * (count - 1) / 2)
+    }
+
+    @Test(arguments: HubTransport.allCases)
+    func `a turn takes at most 8 KiB of what arrives together, and a request is answered after the last part`(
+        transport: HubTransport
+    ) async throws {
+        let turns = TurnTime()
+        let test = try await HubUnderTest(turns: turns)
+        let record = #"{"type":6}"# + "\u{1E}"
+        let text = String(repeating: record, count: 5_000)
+        var post: RawRequest?
+        let socket: RawHubClient?, client: RawHTTPHubClient?
+        switch transport {
+        case .webSockets: (socket, client) = (try await test.connect(), nil)
+        case .serverSentEvents, .longPolling: (socket, client) = (nil, try await test.connect(transport))
+        }
+        let events = test.server.events
+        if let socket { socket.send(.text(text)) } else { post = client?.request("POST", body: text) }
+        var received = ""
+        repeat {
+            for case .received(_, let message) in await events.pending() {
+                expect(message.bytes.count <= 8 << 10 && message.bytes.count % record.utf8.count == 0, "\(message.bytes.count)")
+                received += String(decoding: message.bytes, as: UTF8.self)
+            }
+            if received.utf8.count < text.utf8.count { expectNil(post?.status) }
+        } while turns.take()
+        expect(received == text)
+        if let post { try await expectEqual(post.end(), 200) }
     }
 
     @Test func `one client's flood doesn't disturb another`() async throws {

@@ -16,14 +16,15 @@ struct HubUnderTest {
     let hub: Hub
     let address: ListenerAddress
 
+    /// - Parameter turns: Where the turns of the server are taken; `nil` if its work has no turns.
     init(
-        hooks: SignalRServerHooks = SignalRServerHooks(), log: LogSink = .none,
+        hooks: SignalRServerHooks = SignalRServerHooks(), log: LogSink = .none, turns: TurnTime? = nil,
         _ change: (inout SignalRServerConfiguration) -> Void = { _ in }
     ) async throws {
         var configuration = SignalRServerConfiguration()
         change(&configuration)
         self.network = InMemoryNetwork(clock: self.clock)
-        self.server = SignalRServer(network: self.network, configuration: configuration, hooks: hooks, log: log)
+        self.server = SignalRServer(configuration: configuration, hooks: hooks, time: turns ?? self.network.time, log: log, seed: 1)
         self.hub = self.server.hub("/hub")
         self.address = try await self.server.start(on: self.network.listener())
     }

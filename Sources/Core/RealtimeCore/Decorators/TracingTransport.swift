@@ -138,6 +138,8 @@ private final class TracingHandler: ListenerHandler {
 
     func messageLimit(for request: HTTPRequestHead) -> Int? { self.handler.messageLimit(for: request) }
 
+    func bodyLimit(for request: HTTPRequestHead) -> Int? { self.handler.bodyLimit(for: request) }
+
     func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
         let connection = TracedConnection(connection, id, self.trace)
         return TracedEvents(self.handler.accepted(connection, id: id, request: request), self.trace)

@@ -5,7 +5,7 @@ import RealtimeSystem
 ///
 /// The owner finds the connection of a request, for example by an ID in its address, and passes the request to
 /// ``wait(_:_:)`` or ``receive(_:body:_:)``.
-package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: ServedRequests, TimerClient {
+package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: ServedRequests, AnsweringConnection, TimerClient {
     private struct State: Sendable {
         var machine: HTTPServedConnectionMachine<Rules>
         /// Until the end of the connection.
@@ -148,12 +148,16 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: Serv
 
     package func resumeReading() { self.state.withLock { $0.machine.resumeReading() } }
 
+    package func holdAnswers() { self.state.withLock { $0.machine.holdAnswers() } }
+
+    package func endHoldingAnswers() { self.state.withLock { $0.machine.endHoldingAnswers() } }
+
     package func close(_ code: CloseCode, reason: String) { self.step { $0.close(code, reason: reason, now: $1) } }
 
     package func endClosing() { self.step { machine, _ in machine.endClosing() } }
 
-    /// Ends the connection immediately because of an error of the client, which the owner has found.
-    package func fail(_ error: TransportError) { self.step { machine, _ in machine.fail(error) } }
+    /// Ends the connection immediately because of what the owner has found in its messages: the end, or an error of the client.
+    package func end(_ reason: CloseReason) { self.step { machine, _ in machine.ended(by: reason) } }
 
     package func abandon() {
         // Released outside the lock.
@@ -203,6 +207,8 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: Serv
     private func perform(_ command: HTTPServedConnectionMachine<Rules>.Command) {
         switch command {
         case .respond(let id, let response): self.take(id)?.respond(response)
+        case .answer(let id, let response):
+            if !self.state.withLock({ $0.machine.holdsAnswer(id, response) }) { self.take(id)?.respond(response) }
         case .begin(let id, let head): self.responder(id)?.begin(head)
         case .write(let id, let bytes): self.responder(id)?.write(bytes)
         case .end(let id): self.take(id)?.end()

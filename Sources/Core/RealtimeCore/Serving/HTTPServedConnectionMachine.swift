@@ -10,6 +10,8 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
     package enum Command: Sendable {
         /// Answer a request as a whole.
         case respond(ExchangeID, HTTPResponse)
+        /// Answer a request whose messages were received, unless ``HTTPServedConnectionMachine/holdsAnswer(_:_:)``.
+        case answer(ExchangeID, HTTPResponse)
         case begin(ExchangeID, HTTPResponseHead)
         case write(ExchangeID, [UInt8])
         case end(ExchangeID)
@@ -61,6 +63,9 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
     /// Whether the owner was asked to pause writing.
     private var isWritingPaused = false
     private var isReadingPaused = false
+    /// Whether the owner delivers messages that were received, and the answers that wait for it.
+    private var isHoldingAnswers = false
+    private var heldAnswers: [(id: ExchangeID, response: HTTPResponse)] = []
     private var held = FIFO<Place>()
     private var heldBytes = 0
     /// The requests in `held` that aren't admitted yet, and those that only wait for their turn.
@@ -205,7 +210,28 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
 
     package mutating func flush(now: Instant) -> [Command] {
         if self.isOverLimit { return self.end(.transport(self.gauge.error)) }
-        return self.readHeld() + self.send(now: now)
+        return self.releaseAnswers() + self.readHeld() + self.send(now: now)
+    }
+
+    /// Keeps the answer to a request if the owner hasn't delivered its messages yet.
+    ///
+    /// - Returns: `false` if the request is to be answered now.
+    package mutating func holdsAnswer(_ id: ExchangeID, _ response: HTTPResponse) -> Bool {
+        guard self.isHoldingAnswers else { return false }
+        self.heldAnswers.append((id, response))
+        return true
+    }
+
+    /// Holds the answers to requests whose messages are received.
+    package mutating func holdAnswers() { self.isHoldingAnswers = true }
+
+    /// Sends the answers with the next ``flush(now:)``.
+    package mutating func endHoldingAnswers() { self.isHoldingAnswers = false }
+
+    private mutating func releaseAnswers() -> [Command] {
+        guard !self.isHoldingAnswers, !self.heldAnswers.isEmpty else { return [] }
+        defer { self.heldAnswers = [] }
+        return self.heldAnswers.map { .respond($0.id, $0.response) }
     }
 
     package mutating func pauseReading() { self.isReadingPaused = true }
@@ -232,7 +258,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         // Another thread may have exceeded the limit, and not flushed yet.
         if self.isOverLimit { return self.end(.transport(self.gauge.error)) }
         self.state = .closing(code, reason, deadline: now.advanced(by: self.rules.closeTimeout))
-        return self.send(now: now)
+        return self.releaseAnswers() + self.send(now: now)
     }
 
     /// Ends a connection that closes, because its client can't take the rest any more.
@@ -241,8 +267,11 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         return self.end(.requested)
     }
 
-    /// Ends the connection immediately because of an error of the client, which the owner has found.
-    package mutating func fail(_ error: TransportError) -> [Command] { self.end(.transport(error)) }
+    /// Ends the connection immediately because of what the owner has found in its messages: the end, or an error of the client.
+    package mutating func ended(by reason: CloseReason) -> [Command] {
+        if case .closing = self.state, case .peer = reason { return self.end(.requested) }
+        return self.end(reason)
+    }
 
     /// Ends the connection immediately. The only commands answer the requests that wait.
     package mutating func abandon() -> [Command] { self.end(nil) }
@@ -308,10 +337,8 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         var batch = MessageBatch()
         do throws(TransportError) {
             let (answer, reason) = try self.rules.received(request.body, request.head, into: &batch)
-            let commands = self.deliver(batch) + [.respond(request.id, answer)]
-            guard let reason else { return commands }
-            if case .closing = self.state { return commands + self.end(.requested) }
-            return commands + self.end(reason)
+            let commands = self.deliver(batch) + [.answer(request.id, answer)]
+            return reason.map { commands + self.ended(by: $0) } ?? commands
         } catch {
             return self.deliver(batch) + [.respond(request.id, self.rules.rejection(error))] + self.end(.transport(error))
         }
@@ -384,7 +411,8 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
     private mutating func end(_ reason: CloseReason?) -> [Command] {
         if case .ended = self.state { return [] }
         self.state = .ended
-        var commands: [Command] = []
+        self.isHoldingAnswers = false
+        var commands = self.releaseAnswers()
         switch self.waiting {
         case .none: break
         case .poll(let id, _): commands.append(.respond(id, self.rules.ended(reason)))

@@ -75,6 +75,16 @@ public protocol ListenerHandler: AnyObject, Sendable {
     ///
     /// - Parameter request: The head of the upgrade request.
     func messageLimit(for request: HTTPRequestHead) -> Int?
+
+    /// Returns the maximum size of a request's body that the handler can use, in bytes.
+    ///
+    /// A listener keeps the parts of a body until it is complete, so a limit that fits the request saves memory: a request that the handler
+    /// refuses in any case needs no large body. The listener's own limit applies if it is smaller, or if this one is `nil`, which is the
+    /// default. A request with a larger body is answered with the status 413, and the handler doesn't receive it. Called once, before the
+    /// body is read, on the listener's thread.
+    ///
+    /// - Parameter request: The head of the request.
+    func bodyLimit(for request: HTTPRequestHead) -> Int?
 }
 
 extension ListenerHandler {
@@ -93,6 +103,9 @@ extension ListenerHandler {
 
     /// Returns `nil`: the listener's limit applies.
     public func messageLimit(for request: HTTPRequestHead) -> Int? { nil }
+
+    /// Returns `nil`: the listener's limit applies.
+    public func bodyLimit(for request: HTTPRequestHead) -> Int? { nil }
 }
 
 /// A type that sends the response to one HTTP request, from any thread.
@@ -146,6 +159,9 @@ package protocol DroppableResponder: HTTPResponder {
     /// Ends the connection, unless the response is complete.
     func drop()
 }
+
+/// The maximum size of a body for requests that bring no messages, or that are refused, in bytes.
+package let bodyLimitWithoutMessages = 64 << 10
 
 /// The events of a connection that is being closed.
 final class IgnoredEvents: WebSocketEvents {

@@ -96,4 +96,9 @@ public final class ListenerRouter: ListenerHandler {
 
     /// Returns the limit of the handler that accepted the upgrade.
     public func messageLimit(for request: HTTPRequestHead) -> Int? { self.handler(of: request)?.messageLimit(for: request) }
+
+    /// Returns the limit of the handler of the first route that matches.
+    public func bodyLimit(for request: HTTPRequestHead) -> Int? {
+        self.handler(of: request).map { $0.bodyLimit(for: request) } ?? bodyLimitWithoutMessages
+    }
 }

@@ -37,6 +37,14 @@ package protocol ServedRequests: WebSocketConnection {
     func takeResponders() -> [any HTTPResponder]
 }
 
+/// A connection whose client learns from answers that its messages were taken.
+package protocol AnsweringConnection: WebSocketConnection {
+    /// Holds the answers to what is received now. Called while it is received, under a lock.
+    func holdAnswers()
+    /// Sends the answers with the next ``WebSocketConnection/flush()``. Called under a lock.
+    func endHoldingAnswers()
+}
+
 /// A request of a client, until a connection takes it or it is refused.
 package struct ServedRequest: Sendable {
     package let head: HTTPRequestHead

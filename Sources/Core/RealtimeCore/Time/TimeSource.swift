@@ -8,6 +8,11 @@ package protocol TimeSource: AnyObject, Sendable {
     /// late, but never early.
     func schedule(_ client: any TimerClient, at instant: Instant?)
 
+    /// Performs a job on the time source's own thread, after the work that waits there already.
+    ///
+    /// - Returns: `false` if there is no such thread, which is the default. The job isn't performed then.
+    func performLater(_ job: @escaping @Sendable () -> Void) -> Bool
+
     /// Registers an object whose tasks would wait forever if the time did not advance. The observer is referenced weakly.
     ///
     /// Only the clocks of tests can stand still. Does nothing by default.
@@ -15,6 +20,7 @@ package protocol TimeSource: AnyObject, Sendable {
 }
 
 extension TimeSource {
+    package func performLater(_ job: @escaping @Sendable () -> Void) -> Bool { false }
     package func addStandstillObserver(_ observer: any StandstillObserver) {}
 }
 

@@ -257,6 +257,8 @@ package final class EventLoop: TimeSource {
         }
     }
 
+    package func performLater(_ job: @escaping @Sendable () -> Void) -> Bool { self.execute(job) }
+
     /// The number of the turn. Used on the loop's thread.
     var turn: Int { self.onLoop.value.turn }
 

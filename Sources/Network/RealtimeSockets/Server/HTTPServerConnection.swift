@@ -227,6 +227,7 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         request.head = try request.head.withOriginTarget()
         self.state.phase = .reading(.body(request))
         guard request.hasBody else { return }
+        if let limit = self.handler.bodyLimit(for: request.head) { try self.state.decoder.limitBody(to: limit) }
         self.setTimeout(self.limits.bodyTimeout)
         if request.expectsContinue {
             self.stream.enqueue { $0.append(contentsOf: "HTTP/1.1 100 Continue\r\n\r\n".utf8) }

@@ -20,7 +20,6 @@ struct EngineIOServedRules: HTTPServedConnectionRules {
     private let messageLimit: Int
     /// Whether the server resembles the engine.io 2 of Primus 6.
     private let isEngineIO2: Bool
-    private var reader: EngineIOPayloadReader
     /// The cookie with the ID of the session, in the answer to the first request.
     private var cookie: String?
 
@@ -30,7 +29,6 @@ struct EngineIOServedRules: HTTPServedConnectionRules {
         self.orphanTimeout = max(.milliseconds(1), configuration.enginePingInterval + configuration.enginePingTimeout)
         self.messageLimit = configuration.messageLimit
         self.isEngineIO2 = configuration.version == .v6
-        self.reader = EngineIOPayloadReader(version, limit: configuration.messageLimit)
     }
 
     // MARK: Requests that wait for packets
@@ -88,39 +86,9 @@ struct EngineIOServedRules: HTTPServedConnectionRules {
             throw TransportError(.unsupported, "The client sent bytes that aren't text.")
         }
         guard !body.isEmpty else { throw TransportError(.protocolViolation, "The client sent an empty body.") }
-        var problem: EngineIOError?
-        do throws(EngineIOError) {
-            try body.withUnsafeBufferPointer { bytes throws(EngineIOError) in
-                try self.reader.read(UnsafeRawBufferPointer(bytes), into: &batch)
-            }
-            try self.reader.finish(into: &batch)
-        } catch {
-            problem = error
-        }
-        guard let last = batch.entries.firstIndex(where: { self.isLast($0, batch) }) else {
-            if let problem { throw TransportError(.protocolViolation, problem.description) }
-            return (Self.taken, nil)
-        }
-        let isClose = batch.bytes[batch.entries[last].range].first == UInt8(ascii: "1")
-        // What follows isn't read.
-        var taken = MessageBatch()
-        for message in batch.messages[..<last] { taken.append(message.kind, message.bytes) }
-        batch = taken
-        if isClose { return (Self.taken, .peer(.normal, "")) }
-        throw TransportError(.protocolViolation, "The client sent a packet that engine.io doesn't have.")
-    }
-
-    /// Whether a packet ends the session: that of the end, or one that isn't a packet.
-    private func isLast(_ entry: MessageBatch.Entry, _ batch: borrowing MessageBatch) -> Bool {
-        guard entry.kind == .text else { return false }
-        switch batch.bytes[entry.range].first {
-        // What follows the type of a packet for the end is ignored. Invalid Base64 has no effect on other packets.
-        case UInt8(ascii: "0")?, UInt8(ascii: "2")?, UInt8(ascii: "3")?, UInt8(ascii: "4")?, UInt8(ascii: "5")?, UInt8(ascii: "6")?,
-            EngineIOPayload.base64?:
-            return false
-        case nil: return self.version == .v4
-        default: return true
-        }
+        // The packets are read by ``EngineIOPayloadDivider``. Whatever follows from them, the answer is the same, as that of the original.
+        batch.append(.binary, body)
+        return (Self.taken, nil)
     }
 
     private static let taken = HTTPResponse(
@@ -138,9 +106,57 @@ struct EngineIOServedRules: HTTPServedConnectionRules {
         switch error?.code {
         case .tooLarge?: HTTPResponse(status: 413)
         case .unsupported?: HTTPResponse(status: 400)
-        // As the original, which has taken the packets before the invalid one.
+        // As the original, for a request without a packet.
         case .protocolViolation?: Self.taken
         default: Self.refusal(.unknownSession)
+        }
+    }
+}
+
+/// Reads the packets in the bodies of a client over polling.
+struct EngineIOPayloadDivider: MessageDivider {
+    private let version: EngineIOVersion
+    private var reader: EngineIOPayloadReader
+
+    /// - Parameter limit: The maximum size of a packet in bytes.
+    init(_ version: EngineIOVersion, limit: Int) {
+        self.version = version
+        self.reader = EngineIOPayloadReader(version, limit: limit)
+    }
+
+    func divides(_ kind: WebSocketMessage.Kind, byteCount: Int) -> Bool { true }
+
+    mutating func appendPart(
+        of kind: WebSocketMessage.Kind, _ bytes: UnsafeRawBufferPointer, from position: inout Int, to batch: inout MessageBatch
+    ) -> CloseReason? {
+        var problem: EngineIOError?
+        do throws(EngineIOError) {
+            position += try self.reader.read(
+                UnsafeRawBufferPointer(rebasing: bytes[position...]), into: &batch, limit: Self.messagesPerTurn)
+            if position == bytes.count { try self.reader.finish(into: &batch) }
+        } catch {
+            problem = error
+        }
+        if let last = batch.entries.firstIndex(where: { self.isLast($0, batch) }) {
+            let isClose = batch.bytes[batch.entries[last].range].first == UInt8(ascii: "1")
+            // What follows isn't read.
+            batch.entries.removeSubrange(last...)
+            if isClose { return .peer(.normal, "") }
+            return .transport(TransportError(.protocolViolation, "The client sent a packet that engine.io doesn't have."))
+        }
+        return problem.map { .transport(TransportError(.protocolViolation, $0.description)) }
+    }
+
+    /// Whether a packet ends the session: that of the end, or one that isn't a packet.
+    private func isLast(_ entry: MessageBatch.Entry, _ batch: borrowing MessageBatch) -> Bool {
+        guard entry.kind == .text else { return false }
+        switch batch.bytes[entry.range].first {
+        // What follows the type of a packet for the end is ignored. Invalid Base64 has no effect on other packets.
+        case UInt8(ascii: "0")?, UInt8(ascii: "2")?, UInt8(ascii: "3")?, UInt8(ascii: "4")?, UInt8(ascii: "5")?, UInt8(ascii: "6")?,
+            EngineIOPayload.base64?:
+            return false
+        case nil: return self.version == .v4
+        default: return true
         }
     }
 }

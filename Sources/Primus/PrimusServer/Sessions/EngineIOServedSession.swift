@@ -38,7 +38,9 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
     /// The ID of the connection in the events for the owner.
     let id: ConnectionID
     private let polling: Polling
-    /// The polling, or what also reports its packets.
+    /// Reads the packets in the bodies.
+    private let divided: DividedConnection<EngineIOPayloadDivider>
+    /// That connection, or what also reports its packets.
     private let outgoing: any WebSocketConnection
     private let trace: ConnectionTrace?
     let version: EngineIOVersion
@@ -59,13 +61,15 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
     private let session = Lock(Session())
 
     /// - Parameters:
+    ///   - messageLimit: The maximum size of a packet in bytes.
     ///   - backlogBytes: The number of bytes that may wait for polls.
     ///   - probeTimeout: The time in which a client that has opened a WebSocket moves to it.
     ///   - trace: Receives what the session does over polling.
     ///   - ignoresProbes: Whether the server injects the fault not to answer a probe.
     ///   - onEnd: A closure that is called once, without a lock, when the session has ended.
     init(
-        _ rules: EngineIOServedRules, _ version: EngineIOVersion, time: any TimeSource, backlogBytes: Int, probeTimeout: Duration,
+        _ rules: EngineIOServedRules, _ version: EngineIOVersion, messageLimit: Int, time: any TimeSource, backlogBytes: Int,
+        probeTimeout: Duration,
         trace: ConnectionTrace?,
         ignoresProbes: @escaping @Sendable () -> Bool, onEnd: @escaping @Sendable () -> Void
     ) {
@@ -73,14 +77,18 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
         self.probeTimeout = probeTimeout
         let polling = Polling(rules, time: time, backlogBytes: backlogBytes)
         self.polling = polling
-        self.outgoing = trace.map { TracedConnection(polling, polling.id, $0) } ?? polling
+        let divider = EngineIOPayloadDivider(version, limit: messageLimit)
+        let divided = DividedConnection(polling, polling.id, divider, time: time) { [weak polling] in polling?.end($0) }
+        self.divided = divided
+        self.outgoing = trace.map { TracedConnection(divided, polling.id, $0) } ?? divided
         self.id = self.polling.id
     }
 
     /// Reports the session as open, and its events from now on.
     func start(_ events: any WebSocketEvents) {
         self.session.withLock { $0.events = events }
-        self.polling.start(self.trace.map { TracedEvents(self, $0) } ?? self)
+        self.divided.start(self.trace.map { TracedEvents(self, $0) } ?? self)
+        self.polling.start(self.divided)
     }
 
     /// Whether the session uses polling.
@@ -197,7 +205,7 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
         if let webSocket { return code == .protocolError ? webSocket.close(.normal, reason: "") : webSocket.close(code, reason: reason) }
         // As the original, which forgets a client with an error immediately. Without effect on a polling that has ended.
         if code == .protocolError {
-            self.polling.fail(TransportError(.protocolViolation, "The client isn't one of engine.io: \(reason)"))
+            self.polling.end(.transport(TransportError(.protocolViolation, "The client isn't one of engine.io: \(reason)")))
         } else {
             self.outgoing.close(code, reason: reason)
         }
@@ -305,7 +313,7 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
         // The polling has ended or ends with an error, and with it the session. The client must not go on as if no message was missing.
         if isIncomplete { return self.polling.flush() }
         guard let connection else { return self.closeCandidate(id) }
-        self.polling.abandon()
+        self.divided.abandon()
         // The WebSocket reports anew that it has too much to send.
         self.writing(id, paused: false)
         connection.flush()

@@ -92,10 +92,11 @@ struct SockJSServedRules: HTTPServedConnectionRules {
         _ body: [UInt8], _ request: HTTPRequestHead, into batch: inout MessageBatch
     ) throws(TransportError) -> (answer: HTTPResponse, end: CloseReason?) {
         // A body contains several messages, each of which has the limit.
-        if body.count > self.messageLimit, let messages = (try? JSONValue(parsing: body))?.array,
-            let long = messages.lazy.compactMap({ $0.string?.utf8.count }).first(where: { $0 > self.messageLimit })
-        {
-            throw TransportError(.tooLarge, "The client sent a message of \(long) bytes. The limit is \(self.messageLimit).")
+        if body.count > self.messageLimit {
+            let longest = body.withUnsafeBytes { SockJSMessages.longest($0) }
+            guard longest <= self.messageLimit else {
+                throw TransportError(.tooLarge, "The client sent a message of \(longest) bytes. The limit is \(self.messageLimit).")
+            }
         }
         batch.append(.text, body)
         return (Self.taken, nil)

@@ -173,16 +173,21 @@ package struct EngineIOPayloadReader: Sendable {
     /// - Parameters:
     ///   - bytes: The piece, which is valid during the call only.
     ///   - batch: The packets that are complete are appended to it, as messages of a WebSocket.
+    ///   - limit: The number of packets after which the call returns.
+    /// - Returns: The number of bytes that were read. Less than those of the piece only if the limit was reached.
     /// - Throws: ``EngineIOError`` if the rest of the body can't be read.
-    package mutating func read(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(EngineIOError) {
-        guard let first = bytes.first else { return }
+    @discardableResult
+    package mutating func read(
+        _ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch, limit: Int = .max
+    ) throws(EngineIOError) -> Int {
+        guard let first = bytes.first else { return 0 }
         if self.isEmpty {
             (self.isEmpty, self.format) = (false, EngineIOPayloadFormat(self.version, first: first))
             self.position = Position(self.format)
         }
         switch self.format {
-        case .separated: try self.readSeparated(bytes, into: &batch)
-        case .counted, .bytes: try self.readCounted(bytes, into: &batch)
+        case .separated: return try self.readSeparated(bytes, into: &batch, limit)
+        case .counted, .bytes: return try self.readCounted(bytes, into: &batch, limit)
         }
     }
 
@@ -202,18 +207,25 @@ package struct EngineIOPayloadReader: Sendable {
         }
     }
 
-    private mutating func readSeparated(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(EngineIOError) {
-        var start = 0
+    private mutating func readSeparated(
+        _ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch, _ limit: Int
+    ) throws(EngineIOError) -> Int {
+        var (start, packetsLeft) = (0, limit)
         while let end = bytes.position(of: EngineIOPayload.separator, from: start) {
             try self.complete(UnsafeRawBufferPointer(rebasing: bytes[start..<end]), .text, into: &batch)
             start = end + 1
+            packetsLeft -= 1
+            if packetsLeft == 0 { return start }
         }
         try self.keep(UnsafeRawBufferPointer(rebasing: bytes[start...]))
+        return bytes.count
     }
 
-    private mutating func readCounted(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(EngineIOError) {
-        var index = 0
-        while index < bytes.count {
+    private mutating func readCounted(
+        _ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch, _ limit: Int
+    ) throws(EngineIOError) -> Int {
+        var (index, packetsLeft) = (0, limit)
+        while index < bytes.count, packetsLeft > 0 {
             switch self.position {
             case .kind:
                 guard bytes[index] <= 1 else { throw .invalidPayload("a packet is neither text nor binary") }
@@ -235,31 +247,34 @@ package struct EngineIOPayloadReader: Sendable {
                 if isWhole, kind == .binary || end < bytes.count && self.beginsPacket(bytes[end], after: content) {
                     try self.complete(content, kind, into: &batch)
                     self.position = .kind
+                    packetsLeft -= 1
                 } else {
                     try self.keep(content)
                     self.position = .bytes(kind, left: left - content.count)
                     if isWhole, end < bytes.count { self.position = .units(left: self.partial.count - EngineIOPayload.units(self.partial)) }
                 }
                 index = end
-            case .units(var left):
+            case .units(var units):
                 var end = index
                 // The last character of text ends where the next one begins.
-                while end < bytes.count, left > 0 || EngineIOPayload.units(startingWith: bytes[end]) == 0 {
-                    left -= EngineIOPayload.units(startingWith: bytes[end])
+                while end < bytes.count, units > 0 || EngineIOPayload.units(startingWith: bytes[end]) == 0 {
+                    units -= EngineIOPayload.units(startingWith: bytes[end])
                     end += 1
                 }
-                guard left >= 0 else { throw .invalidPayload("a packet ends within a character") }
+                guard units >= 0 else { throw .invalidPayload("a packet ends within a character") }
                 let text = UnsafeRawBufferPointer(rebasing: bytes[index..<end])
                 index = end
                 if end < bytes.count {
                     try self.complete(text, .text, into: &batch)
                     self.position = Position(self.format)
+                    packetsLeft -= 1
                 } else {
                     try self.keep(text)
-                    self.position = .units(left: left)
+                    self.position = .units(left: units)
                 }
             }
         }
+        return index
     }
 
     /// Whether a byte that follows as many bytes as the length says is the first one of the next packet.

@@ -123,6 +123,54 @@ package enum SockJSMessages {
         }
     }
 
+    /// Returns the size of the longest text in an array, in bytes.
+    ///
+    /// - Parameter bytes: The array, which is valid JSON.
+    package static func longest(_ bytes: UnsafeRawBufferPointer) -> Int {
+        var (position, longest) = (0, 0)
+        while let element = self.nextPart(of: bytes, from: &position, limit: 1) {
+            guard let quote = bytes[element].firstIndex(of: UInt8(ascii: "\"")), element.count > longest else { continue }
+            self.unescape(UnsafeRawBufferPointer(rebasing: bytes[quote..<element.upperBound])) { longest = max(longest, $0.count) }
+        }
+        return longest
+    }
+
+    /// Returns the next elements of an array.
+    ///
+    /// - Parameters:
+    ///   - bytes: The array, which is valid JSON.
+    ///   - position: The index behind the previous elements, 0 for the first ones. The function advances it, to the end with the last elements.
+    ///   - limit: The maximum number of elements.
+    /// - Returns: The position of the elements, with the commas between them; `nil` at the end of the array.
+    static func nextPart(of bytes: UnsafeRawBufferPointer, from position: inout Int, limit: Int) -> Range<Int>? {
+        guard position < bytes.count else { return nil }
+        if position == 0 { position = (bytes.firstIndex(of: UInt8(ascii: "[")) ?? 0) + 1 }
+        let start = position
+        var (index, depth, count) = (start, 0, 1)
+        while index < bytes.count {
+            switch bytes[index] {
+            case UInt8(ascii: "\""):
+                index += 1
+                while index < bytes.count, bytes[index] != UInt8(ascii: "\"") { index += bytes[index] == UInt8(ascii: "\\") ? 2 : 1 }
+            case UInt8(ascii: "["), UInt8(ascii: "{"): depth += 1
+            case UInt8(ascii: "]") where depth == 0:
+                position = bytes.count
+                return start..<index
+            case UInt8(ascii: "]"), UInt8(ascii: "}"): depth -= 1
+            case UInt8(ascii: ",") where depth == 0:
+                if count == limit {
+                    position = index + 1
+                    return start..<index
+                }
+                count += 1
+            default: break
+            }
+            index += 1
+        }
+        position = bytes.count
+        return start..<bytes.count
+    }
+
     /// Passes on the text of an array with one string, as servers write it, in one pass.
     ///
     /// - Returns: `false` for other bytes, also for those that aren't valid. Nothing is passed on then.

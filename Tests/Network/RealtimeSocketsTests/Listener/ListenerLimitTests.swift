@@ -54,9 +54,12 @@ struct ListenerLimitTests {
     private final class SmallMessages: ListenerHandler {
         let handler = TestHandler()
 
-        func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {}
+        func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
+            responder.respond(HTTPResponse(status: 200))
+        }
         func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
         func messageLimit(for request: HTTPRequestHead) -> Int? { 100 }
+        func bodyLimit(for request: HTTPRequestHead) -> Int? { request.path == "/large" ? nil : 100 }
 
         func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
             self.handler.accepted(connection, id: id, request: request)
@@ -75,6 +78,24 @@ struct ListenerLimitTests {
         client.stream.send(frame(0x81, text + "a", key: [0, 0, 0, 0]))
         await expectEqual(handler.handler.events.log.wait(3).last?.hasPrefix("closed"), true)
         client.close()
+        await listener.stop()
+    }
+
+    @Test(arguments: [(1000, "/small", 100), (50, "/small", 50), (1000, "/large", 1000)])
+    func `the smaller one of the listener's and the handler's limits applies to a body, before it is sent`(
+        own: Int, path: String, limit: Int
+    ) async throws {
+        let listener = SocketListener(limits: .forTests.with { $0.bodyBytes = own })
+        let address = try await listener.start(SmallMessages())
+        for (fields, isLarge) in [
+            ("Content-Length: \(limit + 1)\r\n\r\n", true), ("Content-Length: \(limit)\r\n\r\n", false),
+            ("Transfer-Encoding: chunked\r\n\r\n\(String(limit + 1, radix: 16))\r\n", true),
+        ] {
+            let client = try RawClient(address)
+            client.send("POST \(path) HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\(fields)")
+            if !isLarge { client.send(String(repeating: "a", count: limit)) }
+            await expectEqual(client.textToEnd().status, isLarge ? 413 : 200, "\(fields)")
+        }
         await listener.stop()
     }
 

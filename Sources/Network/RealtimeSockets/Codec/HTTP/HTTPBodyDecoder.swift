@@ -45,6 +45,16 @@ package struct HTTPBodyDecoder: Sendable {
             }
     }
 
+    /// Limits the size of a request's body, before any of it was decoded.
+    ///
+    /// - Throws: `TransportError` with the status 413 if the body is larger. One in chunks isn't known to be yet.
+    mutating func limitRequest(to limit: Int) throws(TransportError) {
+        if case .bytes(let length) = self.state, length > limit {
+            throw TransportError(.tooLarge, "The client sent a body of more than \(limit) bytes.", status: 413)
+        }
+        self.requestBytes = self.requestBytes.map { min($0, limit) }
+    }
+
     /// Decodes the next piece and removes the consumed bytes from `input`. After the end it consumes nothing.
     ///
     /// - Parameter input: The bytes that were received and not yet consumed.

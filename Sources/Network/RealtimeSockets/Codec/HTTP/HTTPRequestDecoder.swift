@@ -82,6 +82,18 @@ package struct HTTPRequestDecoder: Sendable {
         }
     }
 
+    /// Limits the size of the body that follows the head which was decoded last, in addition to the decoder's own limit.
+    ///
+    /// - Throws: `TransportError` with the status 413 if the client has announced a larger body. Further calls throw the same error.
+    package mutating func limitBody(to limit: Int) throws(TransportError) {
+        do throws(TransportError) {
+            try self.body.limitRequest(to: limit)
+        } catch {
+            self.stage = .failed(error)
+            throw error
+        }
+    }
+
     /// Handles the end of the client's side of the connection.
     ///
     /// - Throws: `TransportError` with the code `closed` if a request is incomplete.
@@ -104,16 +116,14 @@ package struct HTTPRequestDecoder: Sendable {
             throw .malformed("The client sent an invalid Host field.")
         }
         let framing = try HTTPBodyFraming.ofRequest(head.headers, minorVersion: minorVersion)
-        if case .length(let length) = framing, length > self.bodyLimit {
-            throw TransportError(.tooLarge, "The client sent a body of more than \(self.bodyLimit) bytes.", status: 413)
-        }
+        self.body = HTTPBodyDecoder(framing, limits: self.limits, requestLimit: self.bodyLimit)
+        try self.body.limitRequest(to: self.bodyLimit)
         let expectations = head.headers.values("Expect")
         let isContinue = head.headers.contains("Expect", token: "100-continue")
         // RFC 9110 section 10.1.1: no other expectation is defined, and expectations are ignored with HTTP/1.0.
         guard expectations.isEmpty || minorVersion == 0 || isContinue && expectations.count == 1 else {
             throw .malformed("The client sent an unsupported Expect field; only 100-continue is supported.", status: 417)
         }
-        self.body = HTTPBodyDecoder(framing, limits: self.limits, requestLimit: self.bodyLimit)
         self.stage = .body
         return Request(
             head: head,
