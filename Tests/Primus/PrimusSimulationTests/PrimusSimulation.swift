@@ -114,7 +114,7 @@ final class PrimusSimulation: @unchecked Sendable {
             },
             recovered: {
                 self.checkRecovery()
-                self.simulation.standStill { self.connects }
+                self.network.standStill { self.connects }
             }, stop: { self.end() })
         if self.simulation.violation == nil { self.checkEnd() }
         let counts = [

@@ -107,7 +107,7 @@ final class PusherSimulation: @unchecked Sendable {
             },
             recovered: {
                 self.checkRecovery()
-                self.simulation.standStill { self.connects }
+                self.network.standStill { self.connects }
             })
         let counts = [
             "connects": self.connects, "gaps": self.gapCount, "resumes": self.resumeCount, "delta failures": self.deltaFailures,

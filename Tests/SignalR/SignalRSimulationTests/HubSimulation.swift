@@ -116,7 +116,7 @@ final class HubSimulation: @unchecked Sendable {
             },
             recovered: {
                 self.checkRecovery()
-                self.simulation.standStill { self.connects }
+                self.network.standStill { self.connects }
             }, stop: { self.stop() })
         if self.simulation.violation == nil {
             let remaining = self.model.hub.connectionIDs

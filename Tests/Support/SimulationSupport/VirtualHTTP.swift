@@ -56,6 +56,8 @@ final class VirtualExchange: HTTPExchange, TimerClient, @unchecked Sendable {
         self.events = events
     }
 
+    var isOpen: Bool { self.phase == .open }
+
     func name() -> String { "\(self.request.method) \(self.request.endpoint.target)" }
 
     // MARK: Client

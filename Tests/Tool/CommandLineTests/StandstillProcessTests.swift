@@ -29,7 +29,7 @@ struct StandstillProcessTests {
         let port = try await server.start(on: SocketListener(limits: .forTests)).port
         let tool = try Tool(["pusher", "subscribe", "ws://127.0.0.1:\(port)", "--key", "k", "prices"])
         while await !tool.nextLine().contains("subscribed") {}
-        try await Self.standStill(tool) { for number in 0..<3 { try server.publish("tick", to: "prices", data: "\(number)") } }
+        try await Self.standStill(tool) { for number in 0..<3 { server.publish("tick", to: "prices", data: "\(number)") } }
         for number in 0..<3 {
             await expectEqual(tool.nextLine(), #"{"type":"event","channel":"prices","event":"tick","data":"\#(number)"}"#)
         }
