@@ -87,6 +87,62 @@ import Testing
         expectEqual(other.respond(1, 404).first, "state closed unsupported")
     }
 
+    @Test(arguments: [401, 403, 407, 500, 502, 503])
+    func `a given transformer needs no specification, which a proxy may refuse`(status: Int) {
+        var session = self.detecting { $0.transformer = .sockjs }
+        session.open()
+        expectEqual(session.respond(1, status), ["open #1 ws://host/primus/websocket"])
+        session.close(refused)
+        // A server that was busy tells the heartbeat later.
+        let line = status < 500 ? "open #2 ws://host/primus/websocket" : "2 GET http://host/primus/spec"
+        expectEqual(session.advance(by: .seconds(1)).last, line)
+    }
+
+    @Test func `a given transformer needs no specification, whose request may fail`() {
+        for failure in [TransportError(.reset, "The connection was reset."), TransportError(.tlsFailed, "No certificate.")] {
+            var session = self.detecting { $0.transformer = .sockjs }
+            session.open()
+            expectEqual(session.finish(1, .response(.failure(failure))), ["open #1 ws://host/primus/websocket"])
+        }
+    }
+
+    @Test func `a given transformer leaves half of an attempt's time to the connection, and isn't waited for again`() {
+        var session = self.detecting { ($0.transformer, $0.detectionTimeout, $0.connectTimeout) = (.websockets, .seconds(60), .seconds(8)) }
+        session.open()
+        expect(session.advance(by: .milliseconds(3_999)).isEmpty)
+        expectEqual(session.advance(by: .milliseconds(1)), ["cancel 1", "open #1 ws://host/primus"])
+        session.close(refused)
+        expectEqual(session.advance(by: .seconds(1)).last, "open #2 ws://host/primus")
+    }
+
+    @Test(arguments: [401, 403, 500, 503])
+    func `a specification that is refused leads to a guess, and a failure says so`(status: Int) {
+        var session = self.detecting { $0.strategies = [] }
+        session.open()
+        expectEqual(session.respond(1, status), ["open #1 ws://host/primus"])
+        session.refuse(400)
+        let message = Self.error(of: session)?.message ?? ""
+        expect(message.contains("the transformer websockets was assumed") && message.contains("the status \(status)"), "\(message)")
+        expect(message.contains("If the server has another one, set transformer"), "\(message)")
+        // The application's credentials are judged by the connection.
+        var other = self.detecting()
+        other.open()
+        other.respond(1, status)
+        expectEqual(other.refuse(401).first, "state closed unauthorized")
+        expectEqual(Self.error(of: other)?.message.contains("was assumed"), false)
+    }
+
+    @Test func `a specification that is refused, and without which the settings can't work, fails the attempt`() {
+        for (status, line) in [(401, "state closed unauthorized"), (503, "attemptFailed connectionLost")] {
+            var session = self.detecting { $0.allowedTransports = .polling }
+            session.open()
+            expectEqual(session.respond(1, status).first, line)
+            session = self.detecting { ($0.detection, $0.transformer) = (.required, .websockets) }
+            session.open()
+            expectEqual(session.respond(1, status).first, line)
+        }
+    }
+
     @Test func `a required specification that is missing fails the attempt`() {
         var session = self.detecting { $0.detection = .required }
         session.open()

@@ -135,19 +135,38 @@ extension PrimusSession {
     // MARK: Detection
 
     private mutating func detect(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        self.attempt.specRefusal = nil
         let isNeeded = self.options.detection != .off && self.knowledge.spec == nil && self.knowledge.specProblem == nil
         guard isNeeded else { return self.chooseDialect(id, now: now, &effects) }
-        self.attempt.detectionDeadline = now.advanced(by: max(.nanoseconds(1), self.options.detectionTimeout))
-        self.works.start(
-            .request(self.get(self.address.spec, timeout: self.options.detectionTimeout)), for: .spec(id), &effects)
+        let limit = self.detectionLimit
+        self.attempt.detectionDeadline = now.advanced(by: max(.nanoseconds(1), limit))
+        self.works.start(.request(self.get(self.address.spec, timeout: limit)), for: .spec(id), &effects)
+    }
+
+    /// Whether a connection can be opened without the specification, whatever the reason is why the server doesn't answer with one.
+    private var hasTransformer: Bool {
+        self.options.detection != .required && (self.options.transformer != nil || self.options.customTransformer != nil)
+    }
+
+    /// The time limit for the specification. One that isn't needed leaves at least half of the attempt's time to the connection.
+    private var detectionLimit: Duration {
+        let limit = self.options.detectionTimeout
+        return self.hasTransformer ? min(limit, self.connection.policy.openTimeout / 2) : limit
     }
 
     mutating func detectionTimedOut(now: Instant, _ effects: inout Effects<Self>) {
         self.attempt.detectionDeadline = nil
         guard let id = self.connection.current, self.works.contains(where: { $0 == .spec(id) }) else { return }
         self.works.cancelAll(where: { $0 == .spec(id) }, &effects)
-        let problem = "the server didn't answer within \(self.options.detectionTimeout)"
-        self.noSpec(problem, nil, isKnown: false, for: id, now: now, &effects)
+        self.specTimedOut(nil, for: id, now: now, &effects)
+    }
+
+    private mutating func specTimedOut(
+        _ error: TransportError?, for id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        let problem = "the server didn't answer within \(self.detectionLimit)"
+        // Each attempt would wait for the specification, which isn't needed.
+        self.noSpec(problem, error, self.hasTransformer ? .known : .unknown, for: id, now: now, &effects)
     }
 
     mutating func received(
@@ -155,9 +174,9 @@ extension PrimusSession {
     ) {
         self.attempt.detectionDeadline = nil
         switch result {
-        case .failure(let error) where error.code == .timedOut:
-            self.noSpec(
-                "the server didn't answer within \(self.options.detectionTimeout)", error, isKnown: false, for: id, now: now, &effects)
+        case .failure(let error) where error.code == .timedOut: self.specTimedOut(error, for: id, now: now, &effects)
+        case .failure(let error) where self.hasTransformer:
+            self.noSpec("the request failed: \(error.message)", error, .unknown, for: id, now: now, &effects)
         case .failure(let error): self.end(id, self.ending(for: .transport(error), now: now), now: now, &effects)
         case .success(let response) where response.head.status == 200:
             do throws(PrimusSpecError) {
@@ -166,21 +185,36 @@ extension PrimusSession {
                 effects.log(.debug, "connection \(id): the server has Primus \(self.excerpt(spec.version))")
                 self.chooseDialect(id, now: now, &effects)
             } catch {
-                self.noSpec(error.problem, nil, isKnown: true, for: id, now: now, &effects)
+                self.noSpec(error.problem, nil, .known, for: id, now: now, &effects)
             }
-        case .success(let response) where [401, 403].contains(response.head.status) || response.head.status >= 500:
-            self.end(id, self.ending(for: self.rejection(of: response, at: self.address.spec), now: now), now: now, &effects)
         case .success(let response):
-            let error = TransportError(.requestRejected, "The status is \(response.head.status).", response: response)
-            self.noSpec("the server answered with the status \(response.statusSummary)", error, isKnown: true, for: id, now: now, &effects)
+            let status = response.head.status
+            let isRefused = [401, 403].contains(status) || status >= 500
+            // Whether the server or a proxy before it refuses only this request shows the connection, if the settings may work for one.
+            if isRefused, !self.hasTransformer, self.options.detection == .required || self.guessProblem != nil {
+                return self.end(id, self.ending(for: self.rejection(of: response, at: self.address.spec), now: now), now: now, &effects)
+            }
+            let error = TransportError(.requestRejected, "The status is \(status).", response: response)
+            let absence: Absence = !isRefused || self.hasTransformer && status < 500 ? .known : self.hasTransformer ? .unknown : .refused
+            self.noSpec("the server answered with the status \(response.statusSummary)", error, absence, for: id, now: now, &effects)
         }
     }
 
+    /// The knowledge about a specification that the client doesn't get.
+    private enum Absence {
+        /// The server has none, or it isn't needed: the client doesn't ask again.
+        case known
+        /// The server or a proxy refuses the request, so that the transformer is a guess in this attempt.
+        case refused
+        case unknown
+    }
+
+    /// Why the settings don't work with the transformer and the parser that are assumed without a specification; `nil` if they do.
+    private var guessProblem: String? { self.options.combinationProblem(.websockets, self.options.parser ?? .json) }
+
     /// Continues without a specification.
-    ///
-    /// - Parameter isKnown: Whether the server answered that it has none, so that it isn't asked again.
     private mutating func noSpec(
-        _ problem: String, _ cause: TransportError?, isKnown: Bool, for id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+        _ problem: String, _ cause: TransportError?, _ absence: Absence, for id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
     ) {
         let problem = self.redacted(problem)
         if self.options.detection == .required {
@@ -189,14 +223,14 @@ extension PrimusSession {
                 + "Primus, or set the detection to automatic or off."
             return self.fail(id, PrimusError(.detectionFailed, message, cause: cause), now: now, &effects)
         }
-        let isGuess = self.options.transformer == nil && self.options.customTransformer == nil
-        if !isKnown, isGuess, self.options.combinationProblem(.websockets, self.options.parser ?? .json) != nil {
+        if absence == .unknown, !self.hasTransformer, self.guessProblem != nil {
             // The server may have a transformer with which the settings work.
             let message =
                 "The specification at \(self.address.spec) is needed, and can't be read: \(Excerpt.sentence(problem)) Check the server."
             return self.fail(id, PrimusError(.detectionFailed, message, cause: cause), now: now, &effects)
         }
-        self.knowledge.specProblem = isKnown ? problem : nil
+        self.knowledge.specProblem = absence == .known ? problem : nil
+        self.attempt.specRefusal = absence == .refused ? problem : nil
         effects.log(.info, "connection \(id): no specification, so defaults apply: \(problem)")
         self.chooseDialect(id, now: now, &effects)
     }

@@ -71,6 +71,8 @@ package struct PrimusSession: ConfigurableSession {
         var roundTrip: Duration?
         var (sockJSServer, sockJSSession) = (0, "")
         var startedAt: Instant
+        /// Why the request for the specification was refused, if the transformer is a guess for that reason.
+        var specRefusal: String?
         /// When the specification is given up.
         var detectionDeadline: Instant?
         /// Whether the event of another attempt has to be traced, behind the URL.
@@ -518,6 +520,10 @@ package struct PrimusSession: ConfigurableSession {
         if mentionsSpec, let problem = self.knowledge.specProblem {
             let advice = message.containsText("Check the path") ? "" : " Check the path of the URL."
             message += " Nor is there a specification at \(self.address.spec): \(Excerpt.sentence(problem))\(advice)"
+        } else if mentionsSpec, failure.code != .unauthorized, let refusal = self.attempt.specRefusal {
+            message +=
+                " The specification at \(self.address.spec) was refused, so the transformer \(self.attempt.dialect.transformer) was assumed: "
+                + "\(Excerpt.sentence(refusal)) If the server has another one, set transformer, or let the server and its proxies answer this request."
         }
         if failure.code != .unauthorized, let refusal = self.attempt.refusal?.error {
             message += " Before, the server refused other credentials: \(refusal.message)"

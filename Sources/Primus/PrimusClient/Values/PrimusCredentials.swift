@@ -49,8 +49,10 @@ extension PrimusCredentials: Redacting {
 
 /// How a client learns what its server speaks.
 public enum PrimusDetection: Hashable, Sendable {
-    /// From the specification at `/spec`, which is requested once and kept until the server refuses a connection. If the server has none, the
-    /// client assumes what the configuration says and, where it says nothing, `websockets` and `json`.
+    /// From the specification at `/spec`, which is requested once and kept until the server refuses a connection. If the server has none, or
+    /// refuses the request, the client assumes what the configuration says and, where it says nothing, `websockets` and `json`.
+    ///
+    /// With a transformer in the configuration, the client connects whatever becomes of the request.
     case automatic
     /// As ``automatic``, but a server without a specification is an error.
     case required
