@@ -38,7 +38,10 @@ private struct LineRules: HTTPConnectionRules {
         }
     }
 
-    func bodyEnded(into batch: inout MessageBatch) -> HTTPVerdict { self.isStream ? .end(.peer(.noStatus, "")) : .proceed }
+    func bodyEnded(into batch: inout MessageBatch) -> HTTPVerdict {
+        if self.isStream { return .end(.peer(.noStatus, "")) }
+        return self.rest == Array("later".utf8) ? .pause(.seconds(3)) : .proceed
+    }
 
     /// At most 10 bytes in a request, but at least one message.
     func sendingRequest(_ messages: ArraySlice<WebSocketMessage>) -> (request: HTTPRequest, count: Int) {
@@ -54,7 +57,8 @@ private struct LineRules: HTTPConnectionRules {
     func sent(_ response: HTTPResponse) -> HTTPVerdict { response.body == Array("bye".utf8) ? .end(.peer(.normal, "bye")) : .proceed }
 
     func closing(_ code: CloseCode, reason: String) -> HTTPClosing {
-        if reason == "moved" { return .finishReceiving }
+        if reason == "moved" { return .finishReceiving() }
+        if reason == "moves slowly" { return .finishReceiving(limit: .seconds(40)) }
         var endpoint = self.base.appending(path: "receive")
         endpoint.addQuery("code", "\(code.rawValue)")
         return .request(HTTPRequest("DELETE", endpoint))
@@ -204,6 +208,19 @@ private struct LineRules: HTTPConnectionRules {
         fixture.receiver.respond(HTTPResponse(status: 204))
         expectEqual(fixture.events.all.all.suffix(1), ["closed by peer 1000 over"])
         expectEqual(fixture.server.requests.all.count, 4)
+    }
+
+    @Test func `a poll that is to be followed later leaves a pause, which a connection that moves doesn't wait for`() async throws {
+        let fixture = try await Fixture.open(isStream: false)
+        fixture.receiver.respond(HTTPResponse(status: 200, text: "a\nlater"))
+        fixture.clock.advance(by: .milliseconds(2999))
+        expect(fixture.events.all.all == ["opened 200", "received a"] && fixture.server.requests.all == ["GET", "GET"])
+        fixture.clock.advance(by: .milliseconds(1))
+        expectEqual(fixture.server.requests.all, ["GET", "GET", "GET"])
+        fixture.receiver.respond(HTTPResponse(status: 200, text: "later"))
+        fixture.connection.close(.normal, reason: "moved")
+        expect(fixture.events.all.all.last == "closed requested" && fixture.clock.untilNextDeadline == nil)
+        expectEqual(fixture.server.requests.all, ["GET", "GET", "GET"])
     }
 
     @Test func `a task that waits for the connection continues when the next request was sent`() async throws {
@@ -682,6 +699,16 @@ private struct LineRules: HTTPConnectionRules {
         expectEqual(silent.events.all.all, ["opened 200"])
         silent.clock.advance(by: .milliseconds(1))
         expect(silent.events.all.all == ["opened 200", "closed timedOut "] && silent.server.disconnects.all == [true])
+        // Unless the rules know of another limit.
+        let slow = try await Fixture.open(isStream: false)
+        slow.connection.close(.normal, reason: "moves slowly")
+        slow.clock.advance(by: .milliseconds(39_999))
+        expectEqual(slow.events.all.all, ["opened 200"])
+        slow.receiver.begin(HTTPResponseHead(status: 200))
+        slow.receiver.write(Self.lines("b"))
+        slow.clock.advance(by: .seconds(40))
+        slow.receiver.end()
+        expectEqual(slow.events.all.all, ["opened 200", "received b", "closed requested"])
     }
 
     @Test func `a connection that moves waits longer while it sends, and while the response arrives`() async throws {

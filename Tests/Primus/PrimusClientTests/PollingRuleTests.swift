@@ -9,8 +9,8 @@ import Testing
     private static let address = PrimusAddress(Endpoint(scheme: "http", host: "host", port: 80))
     private static let handshake = #"0{"sid":"abc","upgrades":[],"pingInterval":25000,"pingTimeout":60000}"#
 
-    private static func rules(_ version: EngineIOVersion) -> EngineIOPollingRules {
-        EngineIOPollingRules(Self.address, [:], version, messageLimit: 1 << 20, timeout: .seconds(1), startedAt: 0)
+    private static func rules(_ version: EngineIOVersion, mayMove: Bool = false) -> EngineIOPollingRules {
+        EngineIOPollingRules(Self.address, [:], version, messageLimit: 1 << 20, timeout: .seconds(1), startedAt: 0, mayMove: mayMove)
     }
 
     /// Passes the rules the answer to a poll.
@@ -66,6 +66,35 @@ import Testing
         try expectEqual(answer(Self.handshake), [.text(Self.handshake)])
         try expect(answer("6").isEmpty && answer("6", "6").isEmpty)
         try expectEqual(answer("6", "4a", "6", "2", "46"), [.text("4a"), .text("2"), .text("46")])
+    }
+
+    @Test(arguments: [EngineIOVersion.v3, .v4])
+    func `a poll that the server has ended for a move is followed after the answer to the probe, once`(version: EngineIOVersion) throws {
+        func pauses(_ rules: inout EngineIOPollingRules, _ packets: String...) throws -> Bool {
+            let body = EngineIOPayload.encode(packets.map { .text($0) }[...], EngineIOPayloadFormat(version)).body
+            var batch = MessageBatch()
+            try body.withUnsafeBufferPointer { bytes throws(TransportError) in
+                try rules.decode(UnsafeRawBufferPointer(bytes), into: &batch)
+            }
+            if case .pause(let duration) = try rules.bodyEnded(into: &batch) { return duration > .zero }
+            return false
+        }
+        for mayMove in [true, false] {
+            var rules = Self.rules(version, mayMove: mayMove)
+            try expect(!pauses(&rules, Self.handshake) && !pauses(&rules, "4a"))
+            try expectEqual(pauses(&rules, "4a", "6"), mayMove)
+            try expect(!pauses(&rules, "6"))
+        }
+    }
+
+    @Test func `the last poll before a move may last until the server's next ping, if it sends pings`() throws {
+        func limit(_ version: EngineIOVersion) throws -> Duration? {
+            var rules = Self.rules(version, mayMove: true)
+            _ = try Self.answer(&rules, "", EngineIOPayload.encode([.text(Self.handshake)], EngineIOPayloadFormat(version)).body)
+            if case .finishReceiving(let limit) = rules.closing(.normal, reason: EngineIOPollingRules.upgraded) { return limit }
+            return nil
+        }
+        try expect(limit(.v4) == .seconds(85) && limit(.v3) == .seconds(5))
     }
 
     @Test func `a later server of version 3 gets text, and answers with bytes only if a packet is binary`() throws {

@@ -33,6 +33,46 @@ import Testing
         expect(session.machine.transport == .webSockets && session.write("x") == [#"#2 4"x""#])
     }
 
+    /// Loses the session in the middle of the move, and opens the next one. Returns the lines after its handshake.
+    private static func lose(_ session: inout SessionHarness, _ connection: ConnectionID = Self.polling) -> [String] {
+        session.opened(Self.webSocket)
+        session.receive("3probe", on: Self.webSocket)
+        let timeout = CloseReason.transport(TransportError(.timedOut, "The server didn't end its response."))
+        expect(session.closed(connection, timeout).contains("state reconnecting connectionLost"))
+        session.advance(by: .seconds(1))
+        return Self.establish(&session)
+    }
+
+    private static func establish(_ session: inout SessionHarness) -> [String] {
+        session.opened(session.connection, head: HTTPResponseHead(status: 200))
+        return session.receive(Self.handshake)
+    }
+
+    @Test(arguments: [Self.polling, Self.webSocket])
+    func `after a session was lost in the move, the next ones stay with polling`(connection: ConnectionID) {
+        var session = Self.moving()
+        let lines = Self.lose(&session, connection)
+        expect(lines.contains("transport polling") && !lines.contains { $0.hasPrefix("open ") }, "\(lines)")
+        session.close(drop)
+        session.advance(by: .seconds(1))
+        expect(!Self.establish(&session).contains { $0.hasPrefix("open ") })
+    }
+
+    @Test(arguments: ["open", "network"]) func `a client that is opened again, or on another network, tries to move again`(event: String) {
+        var session = Self.moving()
+        _ = Self.lose(&session)
+        if event == "open" {
+            session.step { $0.stop(now: $1, &$2) }
+            session.open()
+        } else {
+            session.step { $0.networkChanged(now: $1, &$2) }
+            session.close(drop)
+            session.advance(by: .seconds(1))
+        }
+        let lines = Self.establish(&session)
+        expect(lines.contains { $0.hasPrefix("open ") && $0.contains("transport=websocket&sid=abc") }, "\(lines)")
+    }
+
     @Test func `what arrives meanwhile is delivered in order, and what is written follows the move`() {
         var session = Self.moving()
         session.opened(Self.webSocket)

@@ -254,7 +254,8 @@ package struct HTTPConnectionMachine: Sendable {
         }
         self.state = .closing(code, reason, deadline: now.advanced(by: Self.closeTimeout))
         self.receivesWhileClosing = false
-        guard self.finishesReceiving else { return self.send(now: now) }
+        guard let limit = self.finishLimit else { return self.send(now: now) }
+        self.state = .closing(code, reason, deadline: now.advanced(by: limit))
         if case .waiting = self.receiving { self.receiving = .none }
         // The other connection can't wait for the owner: a server gives it up that isn't used in time.
         self.pause = nil
@@ -279,12 +280,12 @@ package struct HTTPConnectionMachine: Sendable {
 
     package mutating func timeout(now: Instant) -> [Command] {
         if case .closing(let code, let reason, let deadline) = self.state, deadline <= now {
-            guard self.finishesReceiving else { return self.end(.requested) }
+            guard let limit = self.finishLimit else { return self.end(.requested) }
             let isSending = if case .none = self.sending { false } else { true }
             guard !isSending, !self.receivesWhileClosing else {
                 // The response goes on. A request with messages has a time limit of its own.
                 self.receivesWhileClosing = false
-                self.state = .closing(code, reason, deadline: now.advanced(by: Self.closeTimeout))
+                self.state = .closing(code, reason, deadline: now.advanced(by: limit))
                 return []
             }
             let message = "The server didn't end its response, so that another connection could replace this one."
@@ -322,7 +323,7 @@ package struct HTTPConnectionMachine: Sendable {
             if self.isClosingSent { return [] }
             exchange.head = head
             switch self.rules.received(head) {
-            case .proceed: self.receiving = .request(exchange)
+            case .proceed, .pause: self.receiving = .request(exchange)
             case .end(let reason): return self.end(reason)
             case .reject:
                 exchange.rejection = []
@@ -424,11 +425,15 @@ package struct HTTPConnectionMachine: Sendable {
     private var isClosingSent: Bool { if case .closing = self.sending { true } else { false } }
 
     /// Whether the connection is being closed, and receives the response that it waits for.
-    private var finishesReceiving: Bool {
+    private var finishesReceiving: Bool { mutating get { self.finishLimit != nil } }
+
+    /// The time limit for the response that a connection waits for while it is being closed; `nil` if it doesn't wait for one.
+    private var finishLimit: Duration? {
         mutating get {
-            guard case .closing(let code, let reason, _) = self.state, case .finishReceiving = self.rules.closing(code, reason: reason)
-            else { return false }
-            return true
+            guard case .closing(let code, let reason, _) = self.state,
+                case .finishReceiving(let limit) = self.rules.closing(code, reason: reason)
+            else { return nil }
+            return limit
         }
     }
 
@@ -467,8 +472,10 @@ package struct HTTPConnectionMachine: Sendable {
         }
         let hasMessages = self.rules.hasMessages(batch)
         let commands = self.deliver(batch)
+        var pause = Duration.zero
         switch verdict {
         case .proceed: break
+        case .pause(let duration): pause = duration
         case .end(let reason): return commands + self.end(reason)
         case .reject: return commands + self.endRejected(exchange)
         }
@@ -476,7 +483,9 @@ package struct HTTPConnectionMachine: Sendable {
         let isQuick = !self.hasReceived && !hasMessages && exchange.started.duration(to: now) < Self.quickAnswer
         self.quickAnswers = isQuick ? self.quickAnswers + 1 : 0
         // The first answer of a poll, which opens a connection, may be empty. A server that goes on answering immediately isn't hammered.
-        let delay = self.quickAnswers < 2 ? .zero : min(.milliseconds(100) * (1 << min(self.quickAnswers - 2, 6)), Self.longestPause)
+        let pace: Duration =
+            self.quickAnswers < 2 ? .zero : min(.milliseconds(100) * (1 << min(self.quickAnswers - 2, 6)), Self.longestPause)
+        let delay = max(pace, pause)
         let isBetweenRequests = self.pause.map { !$0.isReading } ?? false
         self.pause?.isReading = false
         if isBetweenRequests || delay > .zero {
@@ -493,7 +502,7 @@ package struct HTTPConnectionMachine: Sendable {
         let response = HTTPResponse(exchange.head ?? HTTPResponseHead(status: 0), body: body)
         guard (200...299).contains(response.head.status) else { return self.endRejected(exchange, response) }
         switch self.rules.sent(response) {
-        case .proceed: break
+        case .proceed, .pause: break
         case .end(let reason): return self.end(reason)
         case .reject: return self.endRejected(exchange, response)
         }

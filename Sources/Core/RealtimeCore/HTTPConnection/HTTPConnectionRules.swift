@@ -90,14 +90,16 @@ package enum HTTPClosing: Sendable {
     /// A request tells the server about the end. What is received meanwhile is ignored.
     case request(HTTPRequest)
     /// The session goes on over another connection: nothing tells the server about the end, and the response that the receiving loop
-    /// waits for is still received, also while the owner has paused reading. If it doesn't end within the time limit, the connection ends with
-    /// an error. The messages that aren't sent yet are passed to ``ReplacedConnectionEvents/unsent(_:_:)``, if the owner has it.
-    case finishReceiving
+    /// waits for is still received, also while the owner has paused reading. If nothing of it arrives within the limit, the connection ends
+    /// with an error. The messages that aren't sent yet are passed to ``ReplacedConnectionEvents/unsent(_:_:)``, if the owner has it.
+    case finishReceiving(limit: Duration = HTTPConnectionMachine.closeTimeout)
 }
 
 /// Whether a connection over HTTP continues after a response.
 package enum HTTPVerdict: Sendable {
     case proceed
+    /// The connection continues, and the next request of the receiving loop follows after a pause.
+    case pause(Duration)
     case end(CloseReason)
     /// The connection ends with an error that contains the response, when its body has been read.
     case reject

@@ -22,6 +22,10 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
     private var format: EngineIOPayloadFormat
     /// Whether the server has ended the session.
     private var isClosed = false
+    /// Whether the session may move to a WebSocket, for which the server ends a poll without packets.
+    private var mayMove: Bool
+    /// Whether the server has ended the poll for a move.
+    private var isEndedForMove = false
     /// Whether the response in progress has a packet that can be read, and the first one that can't.
     private var (hasPacket, unreadable): (Bool, EngineIOError?) = (false, nil)
     /// The number in the URL of the next request.
@@ -34,11 +38,12 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
     ///   - messageLimit: The maximum size of a packet in bytes.
     ///   - timeout: The time limit for a connection of a request, and for the answer to all but those that wait for packets.
     ///   - startedAt: The milliseconds from the beginning of 1970 to now.
+    ///   - mayMove: Whether the session may move to a WebSocket.
     package init(
         _ address: PrimusAddress, _ headers: HTTPHeaders, _ version: EngineIOVersion, messageLimit: Int, timeout: Duration,
-        startedAt: Int64
+        startedAt: Int64, mayMove: Bool = false
     ) {
-        self.requests = startedAt
+        (self.requests, self.mayMove) = (startedAt, mayMove)
         (self.address, self.headers, self.version, self.timeout) = (address, headers, version, timeout)
         (self.endpoint, self.format) = (address.engineIO(version, .polling), EngineIOPayloadFormat(version))
         self.reader = EngineIOPayloadReader(version, limit: messageLimit)
@@ -91,10 +96,21 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
         // One packet that can't be read is ignored. If none can, the answer isn't one of engine.io.
         if let unreadable, !self.hasPacket { throw self.unreadable(unreadable) }
         if self.isClosed { return .end(.transport(TransportError(.closed, "The server ended the session."))) }
+        if self.isEndedForMove { return self.pauseForMove() }
         guard self.handshake == nil else { return .proceed }
         throw TransportError(
             .protocolViolation,
             "\(self.address.endpoint) answered without a session. Check that the transformer of the server is engine.io.")
+    }
+
+    /// The time between the end of the poll and the answer to the probe of the WebSocket, with some room.
+    private static let pauseForMove = Duration.seconds(1)
+
+    /// Waits for the WebSocket before the next poll, once. Most servers end one poll for a move, and some do before they answer the probe: the
+    /// next one would last until the server has something to send, and the move as long. That for Node ends each.
+    private mutating func pauseForMove() -> HTTPVerdict {
+        (self.mayMove, self.isEndedForMove) = (false, false)
+        return .pause(Self.pauseForMove)
     }
 
     /// Reads packets, and looks at those that concern the requests.
@@ -126,7 +142,9 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
             }
         }
         // An answer with nothing else counts as empty: a server that goes on answering so immediately isn't asked again immediately.
-        if hasNoop { Self.removeNoops(from: &batch) }
+        guard hasNoop else { return }
+        Self.removeNoops(from: &batch)
+        if self.mayMove, self.handshake != nil { self.isEndedForMove = true }
     }
 
     private func unreadable(_ error: EngineIOError) -> TransportError {
@@ -182,7 +200,11 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
     package func sent(_ response: HTTPResponse) -> HTTPVerdict { response.isOfOtherService ? .reject : .proceed }
 
     package mutating func closing(_ code: CloseCode, reason: String) -> HTTPClosing {
-        if reason == Self.upgraded { return .finishReceiving }
+        if reason == Self.upgraded {
+            // A server that has ended no poll for the move ends it with its next ping. With version 3, it sends none.
+            guard self.version == .v4, let handshake else { return .finishReceiving() }
+            return .finishReceiving(limit: .milliseconds(handshake.pingInterval) + .milliseconds(handshake.pingTimeout))
+        }
         // The server has ended the session, or hasn't begun it.
         if self.isClosed || self.handshake == nil { return .cancel }
         let packet = EngineIOPayload.encode([EngineIOPacket(.close).webSocketMessage(self.version)], self.format).body

@@ -32,7 +32,7 @@ extension PrimusSession {
                 EngineIOPollingRules(
                     self.address, headers, self.engineIOVersion, messageLimit: self.options.messageLimit,
                     timeout: self.connection.policy.openTimeout,
-                    startedAt: self.epoch + self.attempt.startedAt.nanoseconds / 1_000_000))
+                    startedAt: self.epoch + self.attempt.startedAt.nanoseconds / 1_000_000, mayMove: self.mayMove))
         case .streaming, .polling:
             return .http(
                 SockJSPollingRules(

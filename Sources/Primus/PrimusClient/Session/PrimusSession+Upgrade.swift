@@ -51,11 +51,17 @@ extension PrimusSession {
     /// Whether packets wait for the end of the move.
     var isMoving: Bool { if case .moving = self.upgrade { true } else { false } }
 
-    /// Opens a WebSocket for a session over polling, if the server and the settings allow it and none has failed in this attempt.
+    /// Whether a session over polling may move, if the server allows it: the settings do, no WebSocket has failed in this attempt, and no move
+    /// has ended a session.
+    var mayMove: Bool {
+        self.options.allowedTransports.contains(.webSockets) && !self.attempt.failures.contains(.webSocket) && !self.knowledge.failsToMove
+    }
+
+    /// Opens a WebSocket for a session over polling.
     mutating func beginUpgrade(now: Instant, _ effects: inout Effects<Self>) {
         guard self.attempt.connectionKind == .polling, let handshake = self.attempt.handshake, let endpoint = self.upgradeEndpoint,
-            handshake.upgrades.contains(EngineIOTransport.websocket.rawValue), self.options.allowedTransports.contains(.webSockets),
-            !self.attempt.failures.contains(.webSocket), let candidate = self.move.begin(&self.connection)
+            handshake.upgrades.contains(EngineIOTransport.websocket.rawValue), self.mayMove,
+            let candidate = self.move.begin(&self.connection)
         else { return }
         self.upgrade = .probing(deadline: now.advanced(by: self.options.probeTimeout))
         let request = PrimusRequest(
@@ -171,6 +177,13 @@ extension PrimusSession {
 
     mutating func upgradeTimedOut(_ effects: inout Effects<Self>) {
         self.abandonUpgrade("the server didn't answer the probe within \(self.options.probeTimeout)", &effects)
+    }
+
+    /// Remembers that a session was lost while it moved: the next ones stay with polling.
+    mutating func lostWhileMoving(_ effects: inout Effects<Self>) {
+        guard self.isMoving, self.drain == nil, !self.knowledge.failsToMove else { return }
+        self.knowledge.failsToMove = true
+        effects.log(.info, "the session was lost while it moved to a WebSocket, so the next ones stay with polling")
     }
 
     /// Abandons the connections of a move, because the session ends.

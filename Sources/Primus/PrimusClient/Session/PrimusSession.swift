@@ -107,6 +107,8 @@ package struct PrimusSession: ConfigurableSession {
         /// The kind of connection that has worked before.
         var connectionKind: PrimusConnectionKind?
         var engineIO: EngineIOVersion?
+        /// Whether a session of engine.io was lost while it moved to a WebSocket.
+        var failsToMove = false
     }
 
     /// Why a connection or an attempt ended.
@@ -298,7 +300,7 @@ package struct PrimusSession: ConfigurableSession {
         guard case .closed = self.state else { return }
         if let error = self.configurationError { return self.fail(error, &effects) }
         // What an earlier connection has shown doesn't hold for this one.
-        (self.knowledge.connectionKind, self.expired) = (nil, nil)
+        (self.knowledge.connectionKind, self.knowledge.failsToMove, self.expired) = (nil, false, nil)
         self.start(now: now, &effects)
     }
 
@@ -376,7 +378,7 @@ package struct PrimusSession: ConfigurableSession {
         // A client that the user has ended stays closed.
         if case .closed = self.state { return }
         // On another network, another kind of connection may work.
-        self.knowledge.connectionKind = nil
+        (self.knowledge.connectionKind, self.knowledge.failsToMove) = (nil, false)
         guard self.latestOptions.options.strategies.contains(.online) else { return }
         self.setOnline(&effects)
         self.checkConnection(now: now, &effects)
@@ -607,6 +609,7 @@ package struct PrimusSession: ConfigurableSession {
             self.trace(.offline, &effects)
         }
         self.works.cancelAll(&effects)
+        if ending.kind == .lost { self.lostWhileMoving(&effects) }
         // The messages of a client that was ended wait for the end of the move.
         if self.drain == nil || !self.isMoving { self.endUpgrade(&effects) }
         self.attempt.opening = .done
