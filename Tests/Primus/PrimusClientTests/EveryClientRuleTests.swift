@@ -90,7 +90,7 @@ import Testing
         expect(client.reconnectDelay == nil && client.counters.reconnects == 1 && updates.all.count == count)
         let pairs = await changes.pending()
         expect(zip(pairs, pairs.dropFirst()).allSatisfy { $0.new == $1.old } && pairs.count > 3)
-        await expectEqual(frames.pending().map(\.text), ["1"])
+        await expectEqual(frames.pending().map(\.text), ["<ping>", "1", "<ping>"])
         client.end()
         try await task.value
     }

@@ -471,6 +471,55 @@ import Testing
         expectEqual(lines.last?.contains(changes ? "transport=websocket" : "transport=polling"), true, "\(lines)")
     }
 
+    @Test func `a WebSocket of sockjs on which nothing arrives leads to the next kind, and what waits isn't sent on it`() {
+        var session = SessionHarness(.updates) { $0.transformer = .sockjs }
+        session.open()
+        session.write("x")
+        expectEqual(session.accepted(session.connection), ["#1 ping"])
+        expect(session.advance(by: .milliseconds(999)).isEmpty)
+        // A proxy may pass on messages, and no pings.
+        expectEqual(session.advance(by: .milliseconds(1)), [#"#1 "primus::id::""#])
+        expectEqual(session.advance(by: .seconds(4)), ["abandon #1", "1 GET http://host/primus/info"])
+        session.respond(1, 200, #"{"websocket":true}"#)
+        // Nor does anything arrive on the one with framing.
+        session.accepted(session.connection)
+        expectEqual(session.advance(by: .seconds(2)).last?.hasSuffix("/xhr_streaming"), true)
+        session.opened(session.connection, head: HTTPResponseHead(status: 200))
+        let lines = session.receive("o")
+        expect(lines.contains("transport streaming") && lines.last == #"#3 ["\"x\""]"#, "\(lines)")
+    }
+
+    @Test(arguments: [PrimusTransformerKind.websockets, .faye, .uws])
+    func `a WebSocket on which nothing arrives fails the attempt, and what waits is kept`(transformer: PrimusTransformerKind) {
+        var session = SessionHarness(.updates) { $0.transformer = transformer }
+        session.open()
+        session.write("x")
+        session.accepted(session.connection)
+        let lines = session.advance(by: .seconds(10))
+        expect(lines.contains("connectTimedOut") && !lines.contains("state open") && session.machine.queuedCount == 1, "\(lines)")
+        let message = session.machine.lossError?.message ?? ""
+        expect(message.contains("The connection was accepted, and then nothing arrived."), "\(message)")
+        session.advance(by: .seconds(1))
+        expectEqual(session.opened(session.connection).last, #"#2 "x""#)
+    }
+
+    @Test(arguments: [#""primus::id::abc""#, #""primus::ping::1""#, "1", "x"])
+    func `a server that doesn't answer the ping has opened the connection with its first message`(text: String) {
+        var session = SessionHarness(.updates)
+        session.open()
+        session.accepted(session.connection)
+        session.advance(by: .seconds(2))
+        expectEqual(session.receive(text).prefix(3), ["dialect websockets json", "transport webSockets", "state open"])
+        expect(session.advance(by: .seconds(9)).isEmpty)
+    }
+
+    @Test func `a server that ends a connection before it says anything has refused it`() {
+        var session = SessionHarness(.updates)
+        session.open()
+        session.accepted(session.connection)
+        expectEqual(session.close(.peer(.normal, "")).first, "attemptFailed connectionLost")
+    }
+
     @Test func `all kinds of connections share the time limit of an attempt`() {
         var session = SessionHarness(.updates) { $0.transformer = .engineIO }
         session.open()

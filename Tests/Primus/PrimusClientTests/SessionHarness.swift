@@ -124,6 +124,20 @@ struct SessionHarness: TextHarness {
     @discardableResult
     mutating func open() -> [String] { self.step { $0.open(now: $1, &$2) } }
 
+    /// A connection is open. The server answers the ping of one on which it doesn't speak first.
+    @discardableResult
+    mutating func opened(_ id: ConnectionID, head: HTTPResponseHead = HTTPResponseHead(status: 101)) -> [String] {
+        let lines = self.accepted(id, head: head)
+        guard let index = lines.firstIndex(of: "#\(id.rawValue) ping") else { return lines }
+        return lines[..<index] + self.received(id, [WebSocketMessage(.pong, [])]) + lines[(index + 1)...]
+    }
+
+    /// A connection is open, and the server says nothing.
+    @discardableResult
+    mutating func accepted(_ id: ConnectionID, head: HTTPResponseHead = HTTPResponseHead(status: 101)) -> [String] {
+        self.step { $0.opened(id, head: head, now: $1, &$2) }
+    }
+
     /// Opens the client, and establishes the connection.
     mutating func establish() {
         self.open()

@@ -311,7 +311,7 @@ extension PrimusSession {
             self.attempt.sockJSSession = PrimusAddress.sockJSSessionID(using: &self.generator)
         }
         let request = self.request
-        self.attempt.opening = .connecting(deadline: self.kindDeadline(now: now))
+        (self.attempt.opening, self.attempt.questionDeadline) = (.connecting(deadline: self.kindDeadline(now: now)), nil)
         effects.commands.append(.open(id, request))
     }
 

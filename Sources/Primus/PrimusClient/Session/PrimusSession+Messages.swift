@@ -16,6 +16,7 @@ extension PrimusSession {
             return
         }
         let framing = self.attempt.framing
+        if self.connection.connected == nil, !framing.hasHandshake { self.becomeOpen(id, now: now, &effects) }
         batch.bytes.withUnsafeBytes { bytes in
             for entry in batch.entries {
                 // A message may have ended the connection.
@@ -49,6 +50,7 @@ extension PrimusSession {
         unreadable message: WebSocketMessage, _ error: any Error, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
     ) {
         guard self.connection.received(id, now: now), self.drain == nil else { return }
+        if self.connection.connected == nil { self.becomeOpen(id, now: now, &effects) }
         self.trace(.received, message.kind, message.bytes[...], &effects)
         effects.counters.messagesIgnored += 1
         let text =

@@ -73,6 +73,8 @@ package struct PrimusSession: ConfigurableSession {
         var startedAt: Instant
         /// Why the request for the specification was refused, if the transformer is a guess for that reason.
         var specRefusal: String?
+        /// When the server is also asked for the ID of the spark, because it hasn't answered the first ping.
+        var questionDeadline: Instant?
         /// When the specification is given up.
         var detectionDeadline: Instant?
         /// Whether the event of another attempt has to be traced, behind the URL.
@@ -264,7 +266,9 @@ package struct PrimusSession: ConfigurableSession {
         .earliest(
             .earliest(
                 .earliest(self.connection.nextDeadline, self.serverCloseDeadline), .earliest(self.kindDeadline, self.upgradeDeadline)),
-            .earliest(.earliest(self.attempt.detectionDeadline, self.drain?.deadline), self.flushDeadline))
+            .earliest(
+                .earliest(self.attempt.detectionDeadline, self.attempt.questionDeadline),
+                .earliest(self.drain?.deadline, self.flushDeadline)))
     }
 
     package var waiterCount: Int {
@@ -425,14 +429,35 @@ package struct PrimusSession: ConfigurableSession {
         if self.attempt.connectionKind.transport == .webSockets {
             self.cookies.store(head.headers, from: self.requestedEndpoint, now: now)
         }
-        if !self.attempt.framing.hasHandshake { self.becomeOpen(id, now: now, &effects) }
+        if !self.attempt.framing.hasHandshake { self.pingFirst(id, now: now, &effects) }
+    }
+
+    /// Pings a server that doesn't speak first. The connection is open when it says anything: some proxies accept a WebSocket and pass nothing on,
+    /// and all messages that wait would be lost.
+    private mutating func pingFirst(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        let ping = WebSocketMessage(.ping, [])
+        effects.commands.append(.send(id, ping))
+        self.trace(.sent, ping.kind, ping.bytes[...], &effects)
+        self.attempt.questionDeadline = now.advanced(by: Self.questionDelay)
+    }
+
+    /// The time after which a server that doesn't answer the first ping is asked for the ID of the spark.
+    private static let questionDelay = Duration.seconds(1)
+
+    /// Asks a server, or one behind a proxy that doesn't pass on pings, in its own protocol whether it is there.
+    private mutating func askFirst(_ effects: inout Effects<Self>) {
+        self.attempt.questionDeadline = nil
+        guard case .handshaking(let id, _) = self.connection.state else { return }
+        let question = self.framed(.idRequest)
+        effects.commands.append(.send(id, question))
+        self.trace(.sent, question.kind, question.bytes[...], &effects)
     }
 
     /// The connection can be used.
     mutating func becomeOpen(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         guard self.connection.ready(id, self.heartbeat, now: now) == .announceConnected else { return }
         let isReconnect = self.hasConnected
-        self.attempt.opening = .done
+        (self.attempt.opening, self.attempt.questionDeadline) = (.done, nil)
         if !self.attempt.failures.isEmpty { self.knowledge.connectionKind = self.attempt.connectionKind }
         (self.phase, self.lossError, self.hasReceivedServerPing) = (.connected, nil, false)
         (self.isWritingPaused, self.flushDeadline, self.movedConnection) = (false, nil, nil)
@@ -467,6 +492,7 @@ package struct PrimusSession: ConfigurableSession {
     package mutating func timeout(now: Instant, _ effects: inout Effects<Self>) {
         if let deadline = self.connection.nextDeadline, deadline <= now { self.connectionTimeout(now: now, &effects) }
         if let deadline = self.attempt.detectionDeadline, deadline <= now { self.detectionTimedOut(now: now, &effects) }
+        if let deadline = self.attempt.questionDeadline, deadline <= now { self.askFirst(&effects) }
         if let deadline = self.kindDeadline, deadline <= now { self.kindTimedOut(now: now, &effects) }
         if let deadline = self.upgradeDeadline, deadline <= now { self.upgradeTimedOut(&effects) }
         if let deadline = self.serverCloseDeadline, deadline <= now {
@@ -500,9 +526,10 @@ package struct PrimusSession: ConfigurableSession {
         if wasConnected, self.serverCloseDeadline != nil {
             return Ending(reason: reason, kind: .closedByServer, failure: Self.closedByServer)
         }
+        let isSilent = if reason == .openTimeout, case .handshaking = self.connection.state { true } else { false }
         let failure = PrimusError.lost(
             self.redacted(reason), at: self.options.endpoint, over: self.attempt.dialect.transformer, wasConnected: wasConnected,
-            limit: self.silenceLimit, redact: { self.redacted($0, isWhole: true) })
+            isSilent: isSilent, limit: self.silenceLimit, redact: { self.redacted($0, isWhole: true) })
         let kind: Ending.Kind = wasConnected ? .lost : reason == .openTimeout ? .timedOut : .refused
         let isPermanent = reason.transportError?.code.isPermanent ?? false
         // The next attempt asks for other credentials.
@@ -614,7 +641,7 @@ package struct PrimusSession: ConfigurableSession {
         if self.drain == nil || !self.isMoving { self.endUpgrade(&effects) }
         self.attempt.opening = .done
         (self.isWritingPaused, self.flushDeadline) = (false, nil)
-        (self.serverCloseDeadline, self.attempt.detectionDeadline) = (nil, nil)
+        (self.serverCloseDeadline, self.attempt.detectionDeadline, self.attempt.questionDeadline) = (nil, nil, nil)
         (self.sparkID, self.sparkIDRequestedAt, self.pingSentAt) = (nil, nil, nil)
         self.sparkIDCallers.resumeAll(.failure(failure), &effects)
         self.pluginsLost(failure, isFinal: next == .never, &effects)

@@ -5,10 +5,12 @@ import RealtimeCore
 extension PrimusError {
     /// The error for the end of a connection, or of an attempt.
     ///
-    /// - Parameter redact: Removes secrets from the text of the server in a response. The texts of the reason have none.
+    /// - Parameters:
+    ///   - isSilent: Whether the server has accepted the connection, and sent nothing on it.
+    ///   - redact: Removes secrets from the text of the server in a response. The texts of the reason have none.
     static func lost(
-        _ reason: CloseReason, at endpoint: Endpoint, over transformer: PrimusTransformerKind, wasConnected: Bool, limit: Duration,
-        redact: (String) -> String
+        _ reason: CloseReason, at endpoint: Endpoint, over transformer: PrimusTransformerKind, wasConnected: Bool,
+        isSilent: Bool = false, limit: Duration, redact: (String) -> String
     ) -> PrimusError {
         let message = reason.lossMessage(at: endpoint, wasConnected: wasConnected)
         switch reason {
@@ -18,7 +20,9 @@ extension PrimusError {
                 .serverSilent,
                 "The server \(endpoint) sent nothing for \(limit). Check the network, and that the silenceLimit is longer than the server's "
                     + "interval of pings.")
-        case .openTimeout: return PrimusError(wasConnected ? .connectionLost : .timedOut, message)
+        case .openTimeout:
+            let silence = " The connection was accepted, and then nothing arrived. Check that proxies on the way pass on WebSockets."
+            return PrimusError(wasConnected ? .connectionLost : .timedOut, isSilent ? message + silence : message)
         case .peer(let code, let text):
             return PrimusError(
                 code == .tooLarge ? .messageTooLarge : .connectionLost, message, serverMessage: text.isEmpty ? nil : text,
