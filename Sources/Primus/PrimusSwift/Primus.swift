@@ -186,6 +186,8 @@ open class Primus: NSObject, @unchecked Sendable {
     /// Both have the same connection: ``open()`` and ``end()`` of one affect the other. The settings come from ``options``, and are changed
     /// there: those of `update(_:)` last until an option is set or the client is opened. If the parser, the transformer, the plugins or the
     /// transports of the options change, it is replaced when the client is opened again.
+    ///
+    /// Calls of a client that opens by itself wait until it does.
     public var client: PrimusConnection { self.engine().connection }
 
     // MARK: State
@@ -274,12 +276,18 @@ open class Primus: NSObject, @unchecked Sendable {
     /// Opens a new client soon, or no longer, as the options say.
     private func followManual() {
         let isManual = self.options.manual
-        let opensSoon = self.state.withLock { state in
-            guard state.isFresh, state.isOpeningSoon == isManual, !state.isDestroyed else { return false }
+        let (opensSoon, connection) = self.state.withLock { state -> (Bool, PrimusConnection?) in
+            guard state.isFresh, state.isOpeningSoon == isManual, !state.isDestroyed else { return (false, nil) }
             state.isOpeningSoon = !isManual
-            return !isManual
+            return (!isManual, state.engine?.connection)
         }
+        if let connection { Self.tell(connection, opensSoon: opensSoon) }
         if opensSoon { DispatchQueue.main.async { self.openIfAwaited() } }
+    }
+
+    /// Lets calls of the typed client wait for the client that opens by itself.
+    private static func tell(_ connection: PrimusConnection, opensSoon: Bool) {
+        connection.driver.step { session, _, effects in session.opensSoon(opensSoon, &effects) }
     }
 
     private func openIfAwaited() { self.open(onlyIfAwaited: true) }
@@ -287,6 +295,8 @@ open class Primus: NSObject, @unchecked Sendable {
     private func fail(_ error: PrimusError) {
         self.post("error", [.error(error)])
         self.post("end")
+        // Calls may wait for it to open.
+        self.connection?.end()
         self.release()
     }
 
@@ -303,6 +313,7 @@ open class Primus: NSObject, @unchecked Sendable {
             return connection.end()
         }
         for event in ["outgoing::end", "close", "end"] { self.post(event) }
+        connection?.end()
     }
 
     /// Writes a last message, and disconnects. If the client isn't connected and doesn't connect, the message isn't written.
@@ -431,11 +442,12 @@ open class Primus: NSObject, @unchecked Sendable {
         if let engine = self.state.withLock({ $0.engine }) { return engine }
         // Code of the application isn't called under the lock.
         let new = self.makeEngine()
-        let engine = self.state.withLock { state in
-            if let engine = state.engine { return engine }
+        let (engine, opensSoon) = self.state.withLock { state in
+            if let engine = state.engine { return (engine, false) }
             state.engine = new
-            return new
+            return (new, state.isOpeningSoon)
         }
+        if opensSoon { Self.tell(engine.connection, opensSoon: true) }
         self.observeMissingQueues(of: engine)
         return engine
     }

@@ -122,7 +122,7 @@ public final class PrimusURLOptions: NSObject, Sendable {
 /// A message in a transform.
 ///
 /// The key `data` is the message. Other keys are the members of a message that is an object.
-public struct PrimusTransformData {
+public struct PrimusTransformData: Sendable {
     /// The message, of any kind that the parser can carry.
     public var value: PrimusValue
 

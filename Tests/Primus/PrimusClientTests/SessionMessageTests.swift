@@ -24,6 +24,25 @@ import Testing
 
     // MARK: Heartbeat
 
+    @Test(arguments: ["open", "end", "manual", "release"])
+    func `calls wait for a client that its owner opens soon, and fail if it doesn't`(what: String) {
+        var session = SessionHarness(.updates)
+        expectEqual(session.write("x", waiter: 1), ["fail 1 notOpen"])
+        session.step { $0.opensSoon(true, &$2) }
+        expect(session.write("x", waiter: 2).isEmpty && session.step { $0.awaitCalls(WaiterID(rawValue: 3), &$2) }.isEmpty)
+        switch what {
+        case "open":
+            session.open()
+            let lines = session.opened(session.connection)
+            expect(lines.contains("resume 2") && lines.contains("resume 3 opened -"), "\(lines)")
+            session.step { $0.stop(now: $1, &$2) }
+        case "end": expectEqual(session.step { $0.stop(now: $1, &$2) }.sorted(), ["fail 2 ended", "fail 3 ended", "finish"])
+        case "manual": expectEqual(session.step { $0.opensSoon(false, &$2) }, ["fail 2 notOpen"])
+        default: expectEqual(session.step { $0.release(now: $1, &$2) }.filter { $0.hasPrefix("fail") }.count, 2)
+        }
+        expectEqual(session.write("x", waiter: 4), ["fail 4 notOpen"])
+    }
+
     @Test func `pings of the server are answered with the same digits and aren't data`() {
         var session = self.open(#""pingInterval":30000"#, version: "8.0.9")
         expectEqual(session.receive(#""primus::ping::1700000000000""#, "1"), ["data 1", #"#1 "primus::pong::1700000000000""#])

@@ -18,6 +18,7 @@ import FoundationNetworking
 /// The lines of the README, in code of the main actor.
 @MainActor final class ReadmeOnMainActor {
     let log = EventRecorder<String>()
+    nonisolated var name: String { "README" }
 
     func start(_ url: URL) -> Primus {
         let primus = Primus(url: url)
@@ -90,6 +91,14 @@ import FoundationNetworking
         primus.transform("incoming") { data in
             data["foo"] = "bar"
             return true
+        }
+    }
+
+    func transformWithSelf(_ primus: Primus) {
+        primus.transform("incoming") { [weak self] data in
+            guard let self else { return true }
+            data["bar"] = self.name
+            return data["secret"] == nil
         }
     }
 
@@ -108,6 +117,7 @@ import FoundationNetworking
 /// The lines of the README, in code of an actor.
 actor ReadmeInActor {
     let log = EventRecorder<String>()
+    nonisolated var name: String { "README" }
 
     func start(_ url: URL) -> Primus {
         let primus = Primus(url: url)
@@ -180,6 +190,14 @@ actor ReadmeInActor {
         primus.transform("incoming") { data in
             data["foo"] = "bar"
             return true
+        }
+    }
+
+    func transformWithSelf(_ primus: Primus) {
+        primus.transform("incoming") { [weak self] data in
+            guard let self else { return true }
+            data["bar"] = self.name
+            return data["secret"] == nil
         }
     }
 
@@ -198,6 +216,7 @@ actor ReadmeInActor {
 /// The lines of the README, in code of no actor.
 final class ReadmeNonisolated: Sendable {
     let log = EventRecorder<String>()
+    nonisolated var name: String { "README" }
 
     func start(_ url: URL) -> Primus {
         let primus = Primus(url: url)
@@ -270,6 +289,14 @@ final class ReadmeNonisolated: Sendable {
         primus.transform("incoming") { data in
             data["foo"] = "bar"
             return true
+        }
+    }
+
+    func transformWithSelf(_ primus: Primus) {
+        primus.transform("incoming") { [weak self] data in
+            guard let self else { return true }
+            data["bar"] = self.name
+            return data["secret"] == nil
         }
     }
 
@@ -321,9 +348,10 @@ struct ReadmeServer: Sendable {
         try await eventually { received.all.count == 3 }
         #expect(received.all == [["my-data": 123], "example-data", .bytes([1, 2, 3])])
         code.transform(primus)
+        code.transformWithSelf(primus)
         try spark.write(["a": "b"])
         try await eventually { log.all.count == 2 }
-        #expect(log.all[1].contains("foo") && log.all[1].contains("bar"))
+        #expect(log.all[1].contains("foo") && log.all[1].contains("README"))
         code.disconnect(primus)
         try await eventually { log.all.last == "[end] - The connection has ended." }
         #expect(log.all.suffix(2).first == "[close] - We've lost the connection to the server.")
@@ -368,9 +396,10 @@ struct ReadmeServer: Sendable {
         try await eventually { received.all.count == 3 }
         #expect(received.all == [["my-data": 123], "example-data", .bytes([1, 2, 3])])
         await code.transform(primus)
+        await code.transformWithSelf(primus)
         try spark.write(["a": "b"])
         try await eventually { log.all.count == 2 }
-        #expect(log.all[1].contains("foo") && log.all[1].contains("bar"))
+        #expect(log.all[1].contains("foo") && log.all[1].contains("README"))
         await code.disconnect(primus)
         try await eventually { log.all.last == "[end] - The connection has ended." }
         #expect(log.all.suffix(2).first == "[close] - We've lost the connection to the server.")
@@ -415,9 +444,10 @@ struct ReadmeServer: Sendable {
         try await eventually { received.all.count == 3 }
         #expect(received.all == [["my-data": 123], "example-data", .bytes([1, 2, 3])])
         code.transform(primus)
+        code.transformWithSelf(primus)
         try spark.write(["a": "b"])
         try await eventually { log.all.count == 2 }
-        #expect(log.all[1].contains("foo") && log.all[1].contains("bar"))
+        #expect(log.all[1].contains("foo") && log.all[1].contains("README"))
         code.disconnect(primus)
         try await eventually { log.all.last == "[end] - The connection has ended." }
         #expect(log.all.suffix(2).first == "[close] - We've lost the connection to the server.")

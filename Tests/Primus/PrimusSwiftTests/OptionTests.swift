@@ -361,6 +361,44 @@ import FoundationNetworking
 
     // MARK: Set after initialization
 
+    /// A client with a server in memory that opens by itself, unless it is manual.
+    @MainActor private static func fresh(isManual: Bool = false) async throws -> (InMemoryPrimus, Primus) {
+        var server = PrimusServerConfiguration()
+        server.plugins = .emitter
+        let memory = try await InMemoryPrimus(configuration: server)
+        let options = PrimusFixture.options(memory)
+        (options.manual, options.plugins) = (isManual, ["emitter": PrimusEmitterPlugin.self])
+        return (memory, Primus(url: URL(string: memory.url)!, options: options))
+    }
+
+    @Test(arguments: ["write", "send", "acknowledgement"]) @MainActor
+    func `calls of the typed client wait for a client that opens by itself`(call: String) async throws {
+        let (memory, primus) = try await Self.fresh()
+        let received = EventRecorder<PrimusValue>()
+        let observations = [
+            memory.server.onMessage { received.record((try? $0.value) ?? nil) },
+            memory.server.on("news") { call in
+                received.record((try? call.arguments.values.first) ?? nil)
+                try? call.acknowledge(2)
+            },
+        ]
+        // The client opens in a later turn of the main queue, which runs this test.
+        switch call {
+        case "write": try await primus.client.write(1)
+        case "send": try await primus.client.emitter.send("news", 1)
+        default: try await expectEqual(primus.client.emitter.send("news", 1, as: Int.self), 2)
+        }
+        try await eventually { received.all == [1] }
+        primus.end()
+        withExtendedLifetime(observations) {}
+    }
+
+    @Test @MainActor func `calls of the typed client of a manual client don't wait`() async throws {
+        let (_, primus) = try await Self.fresh(isManual: true)
+        await #expect(throws: PrimusError.self) { try await primus.client.write(1) }
+        await #expect(throws: PrimusError.self) { try await primus.client.emitter.send("news", 1, as: Int.self) }
+    }
+
     @Test func `manual applies to a client that hasn't been opened yet`() async throws {
         let test = try await PrimusFixture()
         // A client that would open by itself, and doesn't any more.

@@ -57,6 +57,7 @@ extension PrimusSession {
     package mutating func stopWhileStopped(_ effects: inout Effects<Self>) {
         self.openCallers.resumeAll(.failure(self.endError), &effects)
         self.transformCallers.resumeAll(.failure(self.endError), &effects)
+        self.queue.failWaiting(self.endError, &effects)
     }
 
     /// The time of the next attempt to connect, if the client waits for it.

@@ -240,8 +240,8 @@ extension PrimusSession {
     /// Waits until a call can be sent: until the client is open and the server has read what was sent before.
     mutating func awaitCalls(_ waiter: WaiterID, _ effects: inout Effects<Self>) {
         switch self.state {
-        case .closed: effects.resume(waiter, .failure(self.notOpen))
-        case .opening, .reconnecting: self.openCallers.insert(waiter)
+        case .closed where self.refusesCallers: effects.resume(waiter, .failure(self.notOpen))
+        case .closed, .opening, .reconnecting: self.openCallers.insert(waiter)
         case .open:
             if self.isWritingHeld { self.writingCallers.insert(waiter) } else { effects.resume(waiter, .success(.none)) }
         }

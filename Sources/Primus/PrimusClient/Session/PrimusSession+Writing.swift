@@ -82,7 +82,7 @@ extension PrimusSession {
         if self.openConnection == nil {
             guard mode == .queue else { return self.notOpen }
             // Nothing would end the wait.
-            if case .closed = self.state, waiter != nil { return self.notOpen }
+            if self.refusesCallers, waiter != nil { return self.notOpen }
         }
         var entry = PrimusWriteQueue.Entry(
             content: content, waiter: waiter, isBound: mode == .failIfNotOpen, pluginCaller: pluginCaller)
@@ -229,7 +229,7 @@ extension PrimusSession {
         guard self.transformsOutgoing(effects) else { return self.write(.value(value), mode, waiter, now: now, &effects) }
         var error: PrimusError?
         if self.openConnection == nil, mode == .failIfNotOpen { error = self.notOpen }
-        if case .closed = self.state, waiter != nil { error = self.notOpen }
+        if self.refusesCallers, waiter != nil { error = self.notOpen }
         if self.transforming.count >= max(1, self.options.queue.limit) {
             error = PrimusError(
                 .queueFull,

@@ -168,6 +168,8 @@ package struct PrimusSession: ConfigurableSession {
     package internal(set) var retry: PrimusRetry?
     var phase = Phase.starting
     private var isReleased = false
+    /// Whether the client is closed, and its owner opens it soon: calls wait for that.
+    private(set) var opensSoon = false
     /// The error that the policy for reconnects threw, while its answer is handled.
     private var policyError: PrimusError?
     /// The reported error of the last loss or failed attempt, until a connection is established.
@@ -308,7 +310,18 @@ package struct PrimusSession: ConfigurableSession {
         self.start(now: now, &effects)
     }
 
+    /// Tells a client that was never opened whether its owner opens it soon.
+    package mutating func opensSoon(_ isAwaited: Bool, _ effects: inout Effects<Self>) {
+        guard case .closed(nil) = self.state, self.opensSoon != isAwaited else { return }
+        self.opensSoon = isAwaited
+        if !isAwaited { self.queue.failWaiting(self.notOpen, &effects) }
+    }
+
+    /// Whether nothing would end the wait of a caller.
+    var refusesCallers: Bool { if case .closed = self.state { !self.opensSoon } else { false } }
+
     package mutating func stop(now: Instant, _ effects: inout Effects<Self>) {
+        self.opensSoon = false
         guard let id = self.connection.connected, !self.isReleased else { return self.stopConnection(now: now, &effects) }
         if self.drain != nil { return self.openCallers.resumeAll(.failure(self.endError), &effects) }
         if !self.isMoving { self.flush(on: id, ignoresPause: true, now: now, &effects) }
@@ -396,6 +409,7 @@ package struct PrimusSession: ConfigurableSession {
     }
 
     package mutating func opening(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        self.opensSoon = false
         if case .closed = self.state {
             self.phase = .starting
             self.retries.reset()
