@@ -14,6 +14,8 @@ enum FoundationValue {
         case .array(let elements): elements.map { Self.object($0) }
         case .object(let object): Dictionary(object.members.map { ($0.key, Self.object($0.value)) }) { $1 }
         case .bytes(let bytes): Data(bytes)
+        // The description of such a `Date` ends the program on some systems.
+        case .date(let date) where !date.isValid: NSNull()
         case .date(let date): Date(timeIntervalSince1970: date.milliseconds / 1000)
         case .expression, .typed, .extended: value
         }

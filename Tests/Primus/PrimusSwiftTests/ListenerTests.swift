@@ -270,6 +270,13 @@ import Testing
         expectEqual(ids.all[1], test.memory.server.sparks[0].id)
     }
 
+    @Test(arguments: [Double.nan, .infinity, -.infinity, 1e300, -8.64e15 - 2])
+    func `a date without a time is null for a listener, as in JSON`(milliseconds: Double) {
+        expect(FoundationValue.object(.date(PrimusDate(milliseconds: milliseconds))) is NSNull)
+        let date = FoundationValue.object(.date(PrimusDate(milliseconds: 8.64e15))) as? Date
+        expect(date.map { "\($0)" }?.isEmpty == false)
+    }
+
     @Test func `a transform of Objective-C reads and changes the message and its members in a dictionary`() throws {
         func changed(_ value: PrimusValue, _ change: (NSMutableDictionary) -> Void) -> PrimusValue {
             var data = PrimusTransformData(value: value)

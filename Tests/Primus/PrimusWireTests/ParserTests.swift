@@ -165,6 +165,9 @@ import Testing
         (#"{"$type":"Money","$value":{"$date":0}}"#, .typed(name: "Money", .date(PrimusDate(milliseconds: 0)))),
         (#"{"$escape":{"$date":5}}"#, ["$date": 5]), (#"{"$escape":{"$date":{"$date":5}}}"#, ["$date": .date(PrimusDate(milliseconds: 5))]),
         (#"[{"a":{"$InfNaN":1}}]"#, [["a": .double(.infinity)]]), (#"{"$date":1,"x":2}"#, ["$date": 1, "x": 2]),
+        (#"{"$date":8640000000000000}"#, .date(PrimusDate(milliseconds: 8.64e15))),
+        // A date that is invalid in JavaScript.
+        (#"{"$date":8640000000000001}"#, .null), (#"[{"$date":-1e300}]"#, [.null]),
         (#"{"$date":"1"}"#, ["$date": "1"]), (#"{"$InfNaN":2}"#, ["$InfNaN": 2]),
         (#"{"$flags":"","$regexp":"b"}"#, .expression(pattern: "b", flags: "")),
     ]
@@ -198,6 +201,9 @@ import Testing
     // MARK: MessagePack
 
     private static let messagePack: [(String, PrimusValue)] = [
+        // Dates that are invalid in JavaScript: `new Date(NaN)`, others that are infinite or far, and a timestamp that is.
+        ("c7090dcb7ff8000000000000", PrimusValue.null), ("c7090dcbfff0000000000000", .null), ("c7090dcb7e37e43c8800759c", .null),
+        ("c70cff000000007fffffffffffffff", .null),
         ("d40d00", PrimusValue.date(PrimusDate(milliseconds: 0))), ("d6ff00000001", .date(PrimusDate(milliseconds: 1000))),
         ("d412ff", .bytes([255])), ("d41b07", .bytes([7])), ("d41a07", .bytes([7])), ("d41907", .bytes([7])), ("d41d07", .bytes([7])),
         ("c7050ca474657874", "text"), ("d40bc3", true), ("d40f05", 5), ("c7070a92a2612ba26769", .expression(pattern: "a+", flags: "gi")),

@@ -32,7 +32,7 @@ extension PrimusValue {
     private static func wrapped(_ object: JSONObject) -> PrimusValue? {
         switch object.count {
         case 1:
-            if let milliseconds = object[EJSONKey.date]?.double { return .date(PrimusDate(milliseconds: milliseconds)) }
+            if let milliseconds = object[EJSONKey.date]?.double { return .received(PrimusDate(milliseconds: milliseconds)) }
             if let text = object[EJSONKey.binary]?.string { return Base64.decode(text, ignoresPadBits: true).map { .bytes($0) } }
             switch object[EJSONKey.special]?.int {
             case 0: return .double(.nan)

@@ -15,9 +15,14 @@ public struct PrimusDate: Hashable, Comparable, Sendable {
     /// Whether a date is earlier than another one.
     public static func < (lhs: Self, rhs: Self) -> Bool { lhs.milliseconds < rhs.milliseconds }
 
+    /// Whether JavaScript represents the date. One that it doesn't, such as `new Date(NaN)`, is an invalid date there.
+    ///
+    /// Source: the section on time values in the ECMAScript specification.
+    package var isValid: Bool { abs(self.milliseconds) <= 8.64e15 }
+
     /// The date as a timestamp; `nil` if it is outside of what JavaScript represents.
     package var timestamp: MessagePackTimestamp? {
-        guard abs(self.milliseconds) <= 8.64e15 else { return nil }
+        guard self.isValid else { return nil }
         let seconds = (self.milliseconds / 1000).rounded(.down)
         let nanoseconds = ((self.milliseconds - seconds * 1000) * 1_000_000).rounded()
         guard nanoseconds < 1_000_000_000 else { return MessagePackTimestamp(seconds: Int64(seconds) + 1) }
@@ -27,6 +32,11 @@ public struct PrimusDate: Hashable, Comparable, Sendable {
     package init(_ timestamp: MessagePackTimestamp) {
         self.milliseconds = Double(timestamp.seconds) * 1000 + Double(timestamp.nanoseconds) / 1_000_000
     }
+}
+
+extension PrimusValue {
+    /// A date that was received. An invalid one is null, as in JSON: it has no time.
+    static func received(_ date: PrimusDate) -> PrimusValue { date.isValid ? .date(date) : .null }
 }
 
 extension PrimusDate: Codable {

@@ -85,10 +85,10 @@ extension PrimusValue {
         switch type {
         case MessagePackExtensionType.timestamp:
             guard let timestamp = MessagePackValue.ext(MessagePackTimestamp.type, data).timestamp else { throw Self.invalid(type) }
-            return .date(PrimusDate(timestamp))
+            return .received(PrimusDate(timestamp))
         case MessagePackExtensionType.date:
             guard let milliseconds = try Self.scalar(type, data).double else { throw Self.invalid(type) }
-            return .date(PrimusDate(milliseconds: milliseconds))
+            return .received(PrimusDate(milliseconds: milliseconds))
         case MessagePackExtensionType.bool, MessagePackExtensionType.string, MessagePackExtensionType.number:
             return try Self.scalar(type, data)
         case MessagePackExtensionType.expression:
