@@ -139,6 +139,18 @@ public final class PrimusReconnectOptions: NSObject, NSCopying, @unchecked Senda
     /// In the argument of an event, the time since the loss.
     public var duration: TimeInterval { self.current.duration }
 
+    /// The settings and, in the argument of an event, the attempt, its delay, and the time since the loss.
+    public override var description: String {
+        let values = self.current
+        let fields = [
+            "attempt: \(values.attempt)", "backoff: \(values.isBackingOff)", "scheduled: \(values.scheduled)",
+            "duration: \(values.duration)",
+            "retries: \(values.retries)", "minDelay: \(values.minDelay)", "maxDelay: \(values.maxDelay)", "factor: \(values.factor)",
+            "timeout: \(values.timeout)", "strategies: \(values.strategies)",
+        ]
+        return "PrimusReconnectOptions(\(fields.joined(separator: ", ")))"
+    }
+
     /// Returns independent settings with the same values.
     public func copy(with zone: NSZone? = nil) -> Any { PrimusReconnectOptions(self.current) }
 

@@ -70,7 +70,7 @@ public final class PrimusEmitterPlugin: NSObject, Sendable {}
 /// primus.on("greet") { (name: String, acknowledge: PrimusAcknowledgement) in acknowledge("Hello, \(name)") }
 /// ```
 public struct PrimusAcknowledgement: Sendable {
-    private let event: PrimusEmitterEvent
+    let event: PrimusEmitterEvent
 
     init(_ event: PrimusEmitterEvent) {
         self.event = event
@@ -111,6 +111,9 @@ public final class PrimusURLOptions: NSObject, Sendable {
         let parts = endpoint.target.split(separator: "?", maxSplits: 1, omittingEmptySubsequences: false)
         self.target = Lock((String(parts.first ?? "/"), parts.count > 1 ? String(parts[1]) : ""))
     }
+
+    /// The host, the port, and whether TLS is used. The path and the query may be secret.
+    public override var description: String { "PrimusURLOptions(host: \(self.host), port: \(self.port), secure: \(self.secure))" }
 
     func endpoint(_ endpoint: Endpoint) -> Endpoint {
         let (pathname, query) = self.target.withLock { $0 }

@@ -47,7 +47,6 @@ import Testing
             "HubProtocolType": [Self.configuration.hubProtocol],
             "HubHandlerToken": [client.on("M") {}],
             "HubUpload": [HubUpload(AsyncStream<String> { $0.yield(Self.text) })],
-            "HubMethodCall": [HubMethodCall(target: "M", payload: HubPayload(.json, Array(Self.text.utf8)), coder: client.coder)],
             "HubStreamResult": [try running.stream("Numbers", of: Int.self)],
             "HubStreamResult.AsyncIterator": [iterator],
             "HubConnection": [HubConnection(client)],
@@ -75,6 +74,23 @@ import Testing
         ]
     }
 
+    /// A call of the server, which the application prints because it wants to see it.
+    private static func call(_ payload: HubPayload) -> HubMethodCall {
+        HubMethodCall(target: "Receive", payload: payload, coder: HubClient(Self.configuration).coder)
+    }
+
+    @Test func `a call of the server prints its arguments`() {
+        let calls: [(HubPayload, String)] = [
+            (HubPayload(.json, Array(#"["hello", {"n": 2}]"#.utf8)), #"Receive("hello",{"n":2})"#),
+            (HubPayload(.json, [0x5B, 0x5D]), "Receive()"), (HubPayload(.json, [1, 2, 3]), "Receive(<3 bytes>)"),
+            (HubPayload(.messagePack, [0x92, 0xA1, 0x61, 0xC0]), #"Receive("a",null)"#),
+        ]
+        for (payload, text) in calls {
+            expectEqual("\(Self.call(payload))", text)
+            expectEqual("\([Self.call(payload)])", "[\(text)]")
+        }
+    }
+
     /// Values of the types that contain no secrets.
     private static func otherValues(
         _ signalR: InMemorySignalR, _ caller: HubCaller, _ stream: HubStream<Int>
@@ -83,6 +99,7 @@ import Testing
         let error = HubError(.connectionLost, "Failed.")
         return [
             "HubError": [error],
+            "HubMethodCall": [Self.call(HubPayload(.json, Array("[1]".utf8)))],
             "HubError.Code": [HubError.Code.stopped],
             "HubState": [HubState.stopped(error)],
             "HubUpdate": [HubUpdate.error(error)],

@@ -41,6 +41,11 @@ package struct Redacted: Sendable, CustomStringConvertible, CustomDebugStringCon
 
     package let description: String
 
+    private init(description: String) { self.description = description }
+
+    /// Creates a text that is shown as it is, without quotation marks.
+    package init(visible text: String) { self.init(description: text) }
+
     /// Returns the text for a secret, or `nil` if it isn't set.
     package static func optional(_ secret: Any?) -> Redacted? { secret == nil ? nil : .secret }
 

@@ -7,3 +7,11 @@ extension PrimusConnection: Redacting {
 extension PrimusTransform: Redacting {
     package var visibleFields: [(name: String, value: Any?)] { [("direction", self.direction)] }
 }
+
+extension PrimusDecodedMessages: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] { [("type", "\(Value.self)")] }
+}
+
+extension PrimusDecodedMessages.AsyncIterator: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] { [] }
+}

@@ -41,7 +41,7 @@ extension PrimusConnection {
 public struct PrimusEmitter: Sendable {
     private let calls: PluginCalls
     private let scope: PrimusPluginState.Scope
-    private let address: MultiplexAddress?
+    let address: MultiplexAddress?
 
     init(_ calls: PluginCalls, _ scope: PrimusPluginState.Scope, _ address: MultiplexAddress?) {
         (self.calls, self.scope, self.address) = (calls, scope, address)

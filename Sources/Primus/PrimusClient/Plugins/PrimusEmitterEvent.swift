@@ -14,7 +14,7 @@ import RealtimeSystem
 public struct PrimusEmitterEvent: Sendable {
     /// The name of the event.
     public let name: String
-    private let arguments: PrimusArguments
+    let arguments: PrimusArguments
     private let answer: PluginAnswer?
     private let id: Int64?
 
@@ -89,7 +89,7 @@ public struct PrimusEmitterEvent: Sendable {
 ///
 /// Its value isn't decoded until you ask for it. Decoding takes place in your task, each time you ask.
 public struct PrimusResponderRequest: Sendable {
-    private let payload: PrimusPayload
+    let payload: PrimusPayload
     private let id: String
     private let answer: PluginAnswer
 

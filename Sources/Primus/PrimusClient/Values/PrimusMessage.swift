@@ -63,7 +63,8 @@ extension PrimusError {
 }
 
 extension PrimusMessage: Redacting {
-    package var visibleFields: [(name: String, value: Any?)] {
-        [("parser", self.parser), ("raw", Redacted.data(self.raw.bytes.count))]
-    }
+    /// The value of the message, or the size of one that can't be decoded.
+    public var description: String { (try? self.value)?.description ?? "<\(self.raw.bytes.count) bytes>" }
+
+    package var visibleFields: [(name: String, value: Any?)] { [("parser", self.parser), ("value", try? self.value)] }
 }

@@ -1,3 +1,4 @@
+import RealtimeCoding
 import RealtimeCore
 import SignalRWire
 
@@ -19,8 +20,22 @@ extension HubUpload: Redacting {
 }
 
 extension HubMethodCall: Redacting {
-    package var visibleFields: [(name: String, value: Any?)] {
-        [("target", self.target), ("arguments", Redacted.data(self.payload.bytes.count))]
+    /// The name of the method with its arguments, such as `Receive("hello",{"count":2})`. What the server has sent to the application is shown,
+    /// when the application prints it.
+    public var description: String { "\(self.target)(\(self.visibleArguments))" }
+
+    package var visibleFields: [(name: String, value: Any?)] { [("target", self.target), ("arguments", self.visibleArguments)] }
+
+    /// The arguments in JSON, or the size of those that can't be read.
+    private var visibleArguments: Redacted {
+        let bytes = self.payload.bytes
+        let array =
+            switch self.payload.format {
+            case .json: try? JSONValue(parsing: bytes)
+            case .messagePack: (try? MessagePackValue(parsing: bytes)).map { JSONValue(showing: $0) }
+            }
+        guard let arguments = array?.array else { return .data(bytes.count) }
+        return Redacted(visible: arguments.map(\.description).joined(separator: ","))
     }
 }
 

@@ -26,4 +26,14 @@ import Testing
     func `numbers with more digits than MessagePack supports are found`(_ json: String, _ number: String?) throws {
         try expectEqual(JSONValue(parsing: json).numberRoundedByMessagePack?.description, number)
     }
+
+    @Test func `values print as JSON`() {
+        let object: JSONObject = ["b": 1, "a": [nil, "x"]]
+        expectEqual("\(object) \([object])", #"{"b":1,"a":[null,"x"]} [{"b":1,"a":[null,"x"]}]"#)
+        let value: MessagePackValue = ["a": [1, nil], "b": .binary([1, 2, 3])]
+        expectEqual("\(value) \([value])", #"{"a":[1,null],"b":"AQID"} [{"a":[1,null],"b":"AQID"}]"#)
+        expectEqual("\(MessagePackValue.Member("a", 1))", #""a":1"#)
+        expectEqual("\(MessagePackTimestamp(seconds: 1))", "1970-01-01T00:00:01Z")
+        expectEqual("\(MessagePackTimestamp(seconds: .max))", "9223372036854775807 s")
+    }
 }

@@ -1,0 +1,100 @@
+import Foundation
+import PrimusClient
+import PrimusServer
+import PrimusTesting
+import PrimusWire
+import RealtimeCore
+import RealtimeTesting
+import TestSupport
+import Testing
+
+@testable import PrimusSwift
+
+/// The output of `print` for public values: what they mean, and nothing of how they are stored.
+@Suite(.timeLimit(.minutes(10))) struct PrintedValueTests {
+    private static let texts: [(PrimusValue, String)] = [
+        (nil, "null"), (true, "true"), (1, "1"), (-1.5, "-1.5"), (.double(.nan), "NaN"), (.double(-.infinity), "-Infinity"),
+        ("a\"\n", #""a\"\n""#), (["a": [1, nil], "b": "c"], #"{"a":[1,null],"b":"c"}"#), ([], "[]"), ([:], "{}"),
+        (.bytes([1, 2, 3]), "<3 bytes>"), (.date(PrimusDate(milliseconds: 0)), "1970-01-01T00:00:00Z"),
+        (.date(PrimusDate(milliseconds: .nan)), "Invalid Date"), ([.expression(pattern: "a+", flags: "i")], "[/a+/i]"),
+        (.typed(name: "Money", ["$": "5.20"]), #"Money({"$":"5.20"})"#), (.extended(type: 7, [1]), "extension 7(<1 bytes>)"),
+    ]
+
+    @Test(arguments: Self.texts) func `a value prints as JSON`(value: PrimusValue, text: String) {
+        expectEqual("\(value)", text)
+        expectEqual("\([value])", "[\(text)]")
+    }
+
+    /// The server and a client, with what one has received from the other.
+    private struct Exchange {
+        let memory: InMemoryPrimus
+        let client: PrimusConnection
+        var texts: [(Any, String)] = []
+
+        init() async throws {
+            var configuration = PrimusServerConfiguration()
+            configuration.plugins = [.emitter, .multiplex, .substream]
+            self.memory = try await InMemoryPrimus(configuration: configuration)
+            let (server, received) = (self.memory.server, EventRecorder<any Sendable>())
+            self.client = self.memory.client { $0.plugins = [.emitter, .multiplex, .substream] }
+            self.client.open()
+            try await self.client.opened()
+            let channel = self.client.channel("room")
+            let observations: [Any] = [
+                server.onMessage { received.record($0) }, server.on(nil) { received.record($0) },
+                server.onChannel("room") { received.record($0) },
+                self.client.onMessage(on: .tasks) { received.record($0) },
+                self.client.emitter.on("news", on: .tasks) { received.record($0) },
+                channel.onMessage(on: .tasks) { received.record($0) },
+            ]
+            try await self.client.write(["a": 1])
+            try await self.client.emitter.send("hello", "x", ["b": 2])
+            try await channel.write([3])
+            try await eventually { server.sparks.count == 1 && received.all.count >= 3 }
+            let spark = server.sparks[0]
+            try spark.write(["c": 4])
+            try spark.send("news", 5, nil as Int?)
+            for case let event as PrimusChannelEvent in received.all { if case .message(let channel, _) = event { try channel.write("d") } }
+            try await eventually { received.all.count >= 6 }
+            withExtendedLifetime(observations) {}
+            for value in received.all {
+                switch value {
+                case let value as PrimusMessage: self.texts.append((value, #"{"c":4}"#))
+                case let value as PrimusEmitterEvent: self.texts.append((value, "news(5, null)"))
+                case let value as PrimusPluginMessage: self.texts.append((value, #""d""#))
+                case let value as PrimusServerMessage: self.texts.append((value, #"{"a":1}"#))
+                case let value as PrimusServerCall:
+                    self.texts.append((value, #"hello("x", {"b":2})"#))
+                    self.texts.append((value.arguments, #"("x", {"b":2})"#))
+                case let event as PrimusChannelEvent:
+                    guard case .message(let channel, let payload) = event else { continue }
+                    self.texts.append((payload, "[3]"))
+                    self.texts.append((channel, #"PrimusSparkChannel(name: "room", spark: "\#(spark.id)")"#))
+                default: break
+                }
+            }
+            self.texts += [
+                (channel, #"PrimusChannel(name: "room")"#), (self.client.substream("log"), #"PrimusSubstream(name: "log")"#),
+                (self.client.emitter, "PrimusEmitter(channel: nil)"), (channel.emitter, #"PrimusEmitter(channel: "room")"#),
+            ]
+        }
+    }
+
+    @Test func `what was received prints its content`() async throws {
+        let exchange = try await Exchange()
+        for (value, text) in exchange.texts {
+            expectEqual("\(value)", text)
+            expectEqual("\([value])", "[\(text)]")
+        }
+        expect(Set(exchange.texts.map { PrintedText.typeName(of: $0.0) }).count == 11, "\(exchange.texts)")
+    }
+
+    @Test func `sets and options print their names`() {
+        expectEqual("\(PrimusServerPlugins.all)", "emitter, emit, multiplex, substream, responder")
+        expectEqual("\(PrimusPluginHooks([.opened, .url]))", "opened, url")
+        expectEqual("\(PrimusStandardPlugin.emitter)", "emitter")
+        expect("\(PrimusReconnectOptions())".hasPrefix("PrimusReconnectOptions(attempt: 1, backoff: false, "))
+        let options = PrimusURLOptions(Endpoint(scheme: "https", host: "host", port: 1, target: "/a?token=secret"))
+        expectEqual("\(options)", "PrimusURLOptions(host: host, port: 1, secure: true)")
+    }
+}
