@@ -97,7 +97,10 @@ import Testing
         ),
         (
             "PusherChannel", "Pusher/PusherChannels",
-            ["Pusher/PusherChannels/Client/PusherChannel", "Pusher/PusherChannels/Client/PusherCallbacks"]
+            [
+                "Pusher/PusherChannels/Client/PusherChannel", "Pusher/PusherChannels/Client/PusherChannel+Literals",
+                "Pusher/PusherChannels/Client/PusherCallbacks",
+            ]
         ),
         ("PusherConfiguration", "Pusher/PusherChannels", ["Pusher/PusherChannels/Configuration/PusherConfiguration"]),
         ("HubClient", "SignalR/SignalRHubs", ["SignalR/SignalRHubs/Client/HubClient", "SignalR/SignalRHubs/Client/HubClient+Typed"]),

@@ -150,7 +150,7 @@ public struct PrimusSubstream: Sendable {
     /// Sends a last message and ends the stream.
     ///
     /// - Parameter value: The message.
-    /// - Throws: The errors of ``write(_:)``. The stream ends all the same.
+    /// - Throws: The errors of ``write(_:)-(Value)``. The stream ends all the same.
     public func end<Value: Encodable & Sendable>(_ value: Value) async throws(PrimusError) {
         defer { self.end() }
         try await self.write(value)

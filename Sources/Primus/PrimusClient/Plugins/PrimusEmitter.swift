@@ -83,7 +83,13 @@ public struct PrimusEmitter: Sendable {
     public func send<each Argument: Encodable & Sendable, Value: Decodable>(
         _ event: String, _ arguments: repeat each Argument, as type: Value.Type = Value.self, within limit: Duration? = nil
     ) async throws(PrimusError) -> Value {
-        let acknowledgement = try await self.acknowledgement(of: event, repeat each arguments, within: limit)
+        try Self.firstArgument(of: try await self.acknowledgement(of: event, repeat each arguments, within: limit), event, as: type)
+    }
+
+    /// Decodes the first argument of an acknowledgement.
+    static func firstArgument<Value: Decodable>(
+        of acknowledgement: PrimusArguments, _ event: String, as type: Value.Type
+    ) throws(PrimusError) -> Value {
         do {
             var reader = acknowledgement.reader
             return try reader.argument(type)
@@ -123,14 +129,20 @@ public struct PrimusEmitter: Sendable {
     package func acknowledgement(
         of event: String, values: [PrimusValue], within limit: Duration?
     ) async throws(PrimusError) -> [PrimusValue] {
-        try self.validate(event)
-        let arguments = try await self.calls.acknowledgement(of: event, in: self.scope, within: limit) { coding in
-            try PrimusArguments(event, values: values, in: coding)
-        }
+        let arguments = try await self.arguments(acknowledging: event, values: values, within: limit)
         do {
             return try arguments.values()
         } catch {
             throw .decoding(error, "values")
+        }
+    }
+
+    func arguments(
+        acknowledging event: String, values: [PrimusValue], within limit: Duration?
+    ) async throws(PrimusError) -> PrimusArguments {
+        try self.validate(event)
+        return try await self.calls.acknowledgement(of: event, in: self.scope, within: limit) { coding in
+            try PrimusArguments(event, values: values, in: coding)
         }
     }
 

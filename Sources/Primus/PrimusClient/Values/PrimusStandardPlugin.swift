@@ -25,7 +25,7 @@ extension PrimusPlugin where Self == PrimusStandardPlugin {
     public static var multiplex: PrimusStandardPlugin { PrimusStandardPlugin(plugin: .multiplex) }
     /// substream: streams of one connection that both sides know by their name; see ``PrimusConnection/substream(_:)``.
     public static var substream: PrimusStandardPlugin { PrimusStandardPlugin(plugin: .substream) }
-    /// primus-responder: requests with a response, in both directions; see ``PrimusConnection/request(_:as:within:)``.
+    /// primus-responder: requests with a response, in both directions; see ``PrimusConnection/request(_:as:within:)-(Request,_,_)``.
     public static var responder: PrimusStandardPlugin { PrimusStandardPlugin(plugin: .responder) }
 }
 

@@ -95,7 +95,7 @@ public struct PrimusSparkChannel: Sendable {
     /// - Parameters:
     ///   - event: The name of the event.
     ///   - arguments: The arguments.
-    /// - Throws: ``PrimusServerError`` if the plugin is switched off or the name is reserved, or the errors of ``write(_:)``.
+    /// - Throws: ``PrimusServerError`` if the plugin is switched off or the name is reserved, or the errors of ``write(_:)-(Encodable)``.
     public func send<each Argument: Encodable>(_ event: String, _ arguments: repeat each Argument) throws {
         let server = self.spark.server
         let arguments = try server.arguments(event, repeat each arguments)

@@ -56,7 +56,7 @@ public struct PrimusSpark: Sendable, Hashable {
     /// - Parameters:
     ///   - value: The message.
     ///   - reconnects: Whether the client may reconnect.
-    /// - Throws: The errors of ``write(_:)``. The connection isn't ended then.
+    /// - Throws: The errors of ``write(_:)-(Encodable)``. The connection isn't ended then.
     public func end(_ value: some Encodable, reconnects: Bool = false) throws {
         let packet = try self.server.packet(value)
         self.server.driver.step { $0.end(self.id, after: packet, reconnects: reconnects, &$2) }
@@ -69,7 +69,7 @@ public struct PrimusSpark: Sendable, Hashable {
     /// - Parameters:
     ///   - event: The name of the event.
     ///   - arguments: The arguments.
-    /// - Throws: ``PrimusServerError`` if the plugin is switched off or the name is reserved, or the errors of ``write(_:)``.
+    /// - Throws: ``PrimusServerError`` if the plugin is switched off or the name is reserved, or the errors of ``write(_:)-(Encodable)``.
     public func send<each Argument: Encodable>(_ event: String, _ arguments: repeat each Argument) throws {
         let arguments = try self.server.arguments(event, repeat each arguments)
         self.server.driver.step { _ = $0.write(.emitter(.event(name: event, arguments, id: nil)), to: self.id, &$2) }
@@ -100,7 +100,7 @@ public struct PrimusSpark: Sendable, Hashable {
     /// - Parameters:
     ///   - event: The name of the event.
     ///   - arguments: The arguments.
-    /// - Throws: ``PrimusServerError`` if the plugin is switched off or the name is reserved, or the errors of ``write(_:)``.
+    /// - Throws: ``PrimusServerError`` if the plugin is switched off or the name is reserved, or the errors of ``write(_:)-(Encodable)``.
     public func emit<each Argument: Encodable>(_ event: String, _ arguments: repeat each Argument) throws {
         try self.server.validateEmit(event)
         let arguments = try PrimusArguments(event, repeat each arguments, in: self.server.coding)
@@ -126,7 +126,7 @@ public struct PrimusSpark: Sendable, Hashable {
     /// - Parameters:
     ///   - name: The name of the stream.
     ///   - value: The message.
-    /// - Throws: ``PrimusServerError`` if the plugin is switched off, or the errors of ``write(_:)``.
+    /// - Throws: ``PrimusServerError`` if the plugin is switched off, or the errors of ``write(_:)-(Encodable)``.
     public func write(_ value: some Encodable, toSubstream name: String) throws {
         try self.server.require(.substream)
         let payload = try PrimusPayload(encoding: value, self.server.coding)
@@ -146,7 +146,7 @@ public struct PrimusSpark: Sendable, Hashable {
     ///   - limit: How long to wait. The default is 30 seconds.
     /// - Returns: The response.
     /// - Throws: ``PrimusServerError`` if the client disconnects or doesn't answer in time, the task is cancelled or the plugin is switched off;
-    ///   `DecodingError`, or the errors of ``write(_:)``.
+    ///   `DecodingError`, or the errors of ``write(_:)-(Encodable)``.
     public func request<Response: Decodable>(
         _ value: some Encodable, as type: Response.Type = Response.self, within limit: Duration = .seconds(30)
     ) async throws -> Response {

@@ -13,10 +13,10 @@ public struct PusherClientEventLimit: Hashable, Sendable {
     /// The handling of events that exceed the limit.
     public enum Excess: Hashable, Sendable {
         /// The events wait, and are sent in order as soon as the limit allows it. If more than
-        /// ``PusherConfiguration/clientEventQueueLimit`` events would wait, ``PusherChannel/trigger(_:_:)`` throws an error with the code
+        /// ``PusherConfiguration/clientEventQueueLimit`` events would wait, ``PusherChannel/trigger(_:_:)-(_,Encodable)`` throws an error with the code
         /// ``PusherError/Code/queueFull``.
         case wait
-        /// ``PusherChannel/trigger(_:_:)`` throws an error with the code ``PusherError/Code/rateLimited``. Use it for events that are
+        /// ``PusherChannel/trigger(_:_:)-(_,Encodable)`` throws an error with the code ``PusherError/Code/rateLimited``. Use it for events that are
         /// outdated soon, such as the position of a pointer.
         ///
         /// Events that waited for a subscription don't throw anymore: of these, those that exceed the limit wait.

@@ -104,7 +104,7 @@ public struct PusherConfiguration: Sendable {
     /// 1 MiB; Pusher limits the data of an event to 10 KiB.
     public var messageLimit = 1 << 20 { didSet { self.copies = Copies() } }
     /// The maximum number of client events that wait for the subscription of a channel, and of those that wait because of the
-    /// ``clientEventLimit``, before ``PusherChannel/trigger(_:_:)`` throws. The default is 64.
+    /// ``clientEventLimit``, before ``PusherChannel/trigger(_:_:)-(_,Encodable)`` throws. The default is 64.
     public var clientEventQueueLimit = 64 { didSet { self.copies = Copies() } }
     /// The maximum number of client events in a second, and what happens to further ones; `nil` for no limit.
     ///

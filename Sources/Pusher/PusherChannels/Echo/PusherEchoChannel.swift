@@ -86,12 +86,12 @@ public struct PusherEchoChannel: Sendable {
 
     // MARK: Whispers
 
-    /// Sends a client event to the other subscribers of the channel; see ``PusherChannel/trigger(_:_:)``.
+    /// Sends a client event to the other subscribers of the channel; see ``PusherChannel/trigger(_:_:)-(_,Encodable)``.
     ///
     /// - Parameters:
     ///   - event: The name of the event without `client-`.
     ///   - data: The data of the event, which is encoded as JSON on the calling thread; at most 10 KiB.
-    /// - Throws: The errors of ``PusherChannel/trigger(_:_:)``.
+    /// - Throws: The errors of ``PusherChannel/trigger(_:_:)-(_,Encodable)``.
     public func whisper(_ event: String, _ data: some Encodable) throws(PusherError) {
         try self.channel.trigger("client-\(event)", data)
     }

@@ -6,7 +6,7 @@ internal import RealtimeTransports
 
 /// A client of the HTTP API, for servers and tools: it publishes events, queries channels, and signs for clients.
 ///
-/// The HTTP API requires the secret of the app. Clients send client events instead, with ``PusherChannel/trigger(_:_:)``.
+/// The HTTP API requires the secret of the app. Clients send client events instead, with ``PusherChannel/trigger(_:_:)-(_,Encodable)``.
 ///
 /// ```swift
 /// let publisher = PusherPublisher(appID: "1", key: "key", secret: "secret", cluster: "eu")
