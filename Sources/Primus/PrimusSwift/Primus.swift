@@ -787,7 +787,8 @@ open class Primus: NSObject, @unchecked Sendable {
     }
 
     private func deliver(_ event: PrimusPluginEvent, of connection: PrimusConnection, on queue: PrimusQueue) {
-        guard let event = connection.emitterEvent(event) else { return }
+        // The client itself has events with these names, which its other listeners couldn't tell apart.
+        guard let event = connection.emitterEvent(event), !PrimusEventTable.ownNames.contains(event.name) else { return }
         do throws(PrimusError) {
             var arguments = try event.values.map { PrimusArgument.value($0) }
             if event.expectsAcknowledgement { arguments.append(.object(PrimusAcknowledgement(event))) }
@@ -800,6 +801,8 @@ open class Primus: NSObject, @unchecked Sendable {
     /// Releases the client when the listeners on all queues have received the events until now, unless one of them opens it again.
     private func releaseAfterEvents() {
         guard let connection = self.connection, case .closed = connection.state else { return }
+        // It connects again when the network is back.
+        if connection.driver.read({ $0.awaitsNetwork }) { return }
         let openings = self.state.withLock { $0.openings }
         self.afterEvents { _ in
         } atEnd: {
@@ -893,6 +896,9 @@ private final class ConnectionLink: Sendable {
 
 /// The events of the client for JavaScript, with their arguments.
 enum PrimusEventTable {
+    /// The names of events that only this client emits, and that Primus doesn't reserve.
+    static let ownNames: Set<String> = ["reconnecting", "initialised"]
+
     static func events(of trace: PrimusTrace, _ options: PrimusReconnectOptions) -> [(String, [PrimusArgument])] {
         switch trace {
         case .outgoingOpen: [("outgoing::open", [])]

@@ -28,6 +28,24 @@ import Testing
         expectEqual(heartbeat.timeout(now: start.advanced(by: .seconds(20))), .sendPing)
     }
 
+    /// With Primus 6, where the answer to each ping arrives a little after it.
+    @Test func `a probe that is due soon after a ping takes its place`() {
+        let start = Instant(nanoseconds: 0)
+        let policy = HeartbeatPolicy(
+            probeAfterSilence: .seconds(25), deadAfterSilence: .seconds(35), pingAfterNotSending: .seconds(25))
+        var heartbeat = Heartbeat(policy, now: start)
+        for number in 1...4 {
+            let now = start.advanced(by: .seconds(25 * number))
+            expectEqual(heartbeat.nextDeadline, now)
+            expectEqual(heartbeat.timeout(now: now), .sendProbe)
+            expectEqual(heartbeat.timeout(now: now.advanced(by: .milliseconds(3999))), .none)
+            heartbeat.received(now: now.advanced(by: .milliseconds(4)))
+        }
+        // One that is due later doesn't.
+        heartbeat.received(now: start.advanced(by: .seconds(110)))
+        expectEqual(heartbeat.timeout(now: start.advanced(by: .seconds(125))), .sendPing)
+    }
+
     @Test func `a suspended heartbeat neither sends nor expects anything, and begins anew afterwards`() {
         let start = Instant(nanoseconds: 0)
         let policy = HeartbeatPolicy(

@@ -647,6 +647,14 @@ import Testing
         expectEqual(session.write(.string(String(repeating: "x", count: 200)), waiter: 7), ["fail 7 messageTooLarge"])
     }
 
+    @Test func `a limit of zero in the handshake of engine io is none, as for the client for JavaScript`() {
+        var session = SessionHarness(.updates) { $0.transformer = .engineIO }
+        session.open()
+        session.opened(session.connection)
+        session.receive(#"0{"sid":"abc","upgrades":[],"pingInterval":25000,"pingTimeout":20000,"maxPayload":0}"#)
+        expectEqual(session.write("x"), [#"#1 4"x""#])
+    }
+
     @Test(arguments: ["status", "raw", "text"]) func `engine io falls back to the other version once`(form: String) {
         var session = SessionHarness(.updates) { $0.transformer = .engineIO }
         session.open()
@@ -769,7 +777,10 @@ import Testing
             let response = HTTPResponse(HTTPResponseHead(status: status), body: Array(body.utf8))
             let error = TransportError(.requestRejected, "The server answered with the status \(status).", response: response)
             let lines = session.close(.transport(error))
-            expectEqual(lines.first, "state \(code == "unauthorized" ? "closed" : "reconnecting") \(code)", "\(lines)")
+            expectEqual(lines.first, "state reconnecting \(code)", "\(lines)")
+            // Nor does a refusal of the session, unless the server refuses the next one.
+            expectEqual(session.advance(by: .seconds(1)).last, "open #2 ws://host/primus")
+            expectEqual(session.refuse(status, body).first, "state closed unauthorized")
         }
     }
 

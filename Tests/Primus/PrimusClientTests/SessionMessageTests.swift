@@ -250,6 +250,40 @@ import Testing
         expectEqual(session.machine.state, .open)
     }
 
+    @Test func `after a loss without the strategy for it, the network's return opens the client, which then reconnects`() {
+        var session = SessionHarness(.updates) { $0.strategies = .online }
+        session.establish()
+        expectEqual(session.close(drop).first, "state closed connectionLost")
+        expect(session.advance(by: .seconds(60)).isEmpty)
+        expectEqual(session.step { $0.networkChanged(now: $1, &$2) }, ["state opening", "reconnect 1", "open #2 ws://host/primus"])
+        // The attempts are those after any loss.
+        expect(session.close(refused).contains("scheduled 1"))
+        expectEqual(session.advance(by: .seconds(1)).last, "open #3 ws://host/primus")
+        expect(session.opened(session.connection).contains("reconnected 1"))
+    }
+
+    @Test(arguments: ["end", "server", "attempt", "retry", "strategy"])
+    func `a client that doesn't wait for the network stays closed when it is back`(cause: String) {
+        var session = SessionHarness(.updates) {
+            $0.strategies = cause == "strategy" ? [] : .online
+            if cause == "retry" { $0.retry = .none }
+        }
+        if cause == "attempt" {
+            session.open()
+            session.close(refused)
+        } else {
+            session.establish()
+        }
+        switch cause {
+        case "end": session.step { $0.stop(now: $1, &$2) }
+        case "server":
+            session.receive(#""primus::server::close""#)
+            session.close(.peer(.normal, ""))
+        default: session.close(drop)
+        }
+        expect(session.step { $0.networkChanged(now: $1, &$2) }.isEmpty)
+    }
+
     @Test func `the network's return starts the scheduled attempt`() {
         var session = SessionHarness(.updates)
         session.establish()

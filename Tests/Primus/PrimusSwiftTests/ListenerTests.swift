@@ -270,6 +270,20 @@ import Testing
         expectEqual(ids.all[1], test.memory.server.sparks[0].id)
     }
 
+    @Test func `an event of the server with the name of an event that the client emits itself isn't one`() async throws {
+        var server = PrimusServerConfiguration()
+        server.plugins = .emitter
+        let test = try await PrimusFixture(server) { $0.plugins = ["emitter": PrimusEmitterPlugin.self] }
+        try await test.open()
+        let events = EventRecorder<String>()
+        for event in ["reconnecting", "initialised", "news"] { test.primus.on(event, queue: test.queue) { events.record(event) } }
+        let typed = test.primus.client.emitter.on("initialised")
+        for event in ["reconnecting", "initialised", "news"] { try test.memory.server.sparks[0].send(event) }
+        try await eventually { events.all.last == "news" }
+        expectEqual(events.all, ["news"])
+        await expectEqual(typed.pending().count, 1)
+    }
+
     @Test(arguments: [Double.nan, .infinity, -.infinity, 1e300, -8.64e15 - 2])
     func `a date without a time is null for a listener, as in JSON`(milliseconds: Double) {
         expect(FoundationValue.object(.date(PrimusDate(milliseconds: milliseconds))) is NSNull)

@@ -447,6 +447,7 @@ import FoundationNetworking
         let test = try await PrimusFixture {
             $0.transports?.networkPath = monitor
             $0.strategy = [.disconnect]
+            ($0.reconnect.minDelay, $0.reconnect.maxDelay) = (1000, 2000)
         }
         try await test.open()
         test.memory.network.condition = .down
@@ -457,6 +458,7 @@ import FoundationNetworking
         expectEqual(test.primus.attemptOptions?.backoff, true)
         test.options.strategy = [.disconnect, .online]
         // Without waiting for the delay.
+        test.memory.clock.advance(by: .seconds(1))
         monitor.pathChanged()
         try await eventually { test.trace.all.last == "open" }
     }

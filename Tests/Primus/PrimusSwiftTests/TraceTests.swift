@@ -256,6 +256,21 @@ struct TraceKind: Sendable, CustomTestStringConvertible {
         expect(test.trace.all == self.ended && test.memory.server.sparks.isEmpty)
     }
 
+    @Test func `the strategy online alone connects again when the network is back`() async throws {
+        let monitor = NetworkPathMonitor()
+        let test = try await PrimusFixture {
+            $0.transports?.networkPath = monitor
+            $0.strategy = [.online]
+        }
+        try await test.open()
+        test.memory.network.cut()
+        try await test.awaits("end")
+        _ = test.trace.take()
+        monitor.pathChanged()
+        try await test.awaits("open")
+        expect(test.trace.all.contains("reconnect") && test.trace.all.contains("reconnected"), "\(test.trace.all)")
+    }
+
     @Test func `a client that wasn't opened ends without events`() async throws {
         let test = try await PrimusFixture()
         _ = test.primus.client

@@ -74,6 +74,23 @@ import Testing
         expectEqual(spec.heartbeat, heartbeat)
     }
 
+    @Test(arguments: [
+        (#""pingInterval":"5""#, "\"pingInterval\" is neither a number nor false", PrimusSpec.Heartbeat.serverPings(interval: nil)),
+        (#""pingInterval":-5"#, "isn't a time", .serverPings(interval: nil)),
+        (#""timeout":1e99"#, "isn't a time", .clientPings(timeout: nil)),
+        (#""pathname":5,"pingInterval":7"#, "\"pathname\" isn't a string", .serverPings(interval: 7)),
+        (#""version":5,"pingInterval":7"#, "\"version\" isn't a string", .serverPings(interval: 7)),
+    ])
+    func `a member that the client can do without is ignored if it isn't valid, and reported`(
+        members: String, problem: String, heartbeat: PrimusSpec.Heartbeat
+    ) throws {
+        var problems: [String] = []
+        let text = #"{\#(members),"parser":"ejson","transformer":"sockjs"}"#
+        let spec = try PrimusSpec(parsing: Array(text.utf8)) { problems.append($0.problem) }
+        expect(spec.parser == .ejson && spec.transformer == .sockjs && spec.heartbeat == heartbeat && spec.pathname == "/primus")
+        expect(problems.count == 1 && problems[0].contains(problem), "\(problems)")
+    }
+
     @Test func `the silence that a client allows is one and a half intervals`() {
         expectEqual(PrimusSpec(version: "8", heartbeat: .serverPings(interval: 30_000)).silenceLimit, 45_000)
         expectEqual(PrimusSpec(version: "8", heartbeat: .serverPings(interval: 60_000)).silenceLimit, 90_000)
@@ -84,9 +101,7 @@ import Testing
     @Test(arguments: [
         ("", "isn't JSON"), ("[]", "isn't an object"), ("{}", "are missing"),
         (#"{"parser":1,"transformer":"x"}"#, "\"parser\" isn't a string"),
-        (#"{"parser":"json","transformer":"x","pingInterval":"5"}"#, "neither a number nor false"),
-        (#"{"parser":"json","transformer":"x","pingInterval":-5}"#, "isn't a time"),
-        (#"{"parser":"json","transformer":"x","timeout":1e99}"#, "isn't a time"), ("<html>", "isn't JSON"),
+        (#"{"parser":"json","transformer":[]}"#, "\"transformer\" isn't a string"), ("<html>", "isn't JSON"),
         (String(repeating: "[", count: 100_000), "isn't JSON"),
     ])
     func `an invalid specification is an error that says what is wrong`(text: String, problem: String) {

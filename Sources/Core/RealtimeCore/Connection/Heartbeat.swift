@@ -110,17 +110,22 @@ package struct Heartbeat: Sendable {
         if self.isSuspended { return .none }
         if let deadline = self.nextDeadline, deadline.passedDuringStandstill(now: now) { self.stoodStill(now: now) }
         if let deadline = self.deadDeadline, deadline <= now { return .declareDead }
-        if let deadline = self.probeDeadline, deadline <= now {
+        let isPingDue = self.pingDeadline.map { $0 <= now } ?? false
+        // A probe that follows soon takes the place of a ping: the answers to the pings before make both due at nearly the same time.
+        if let deadline = self.probeDeadline, deadline <= (isPingDue ? now.advanced(by: self.probeLead) : now) {
             self.isProbed = true
             self.lastSent = now
             return .sendProbe
         }
-        if let deadline = self.pingDeadline, deadline <= now {
+        if isPingDue {
             self.lastSent = now
             return .sendPing
         }
         return .none
     }
+
+    /// How much earlier a probe is sent in place of a ping.
+    private var probeLead: Duration { .nanoseconds(self.probeAfter / 8) }
 
     private mutating func stoodStill(now: Instant) {
         guard !self.hasBeenPatient, !self.isReadingPaused else { return }

@@ -37,7 +37,7 @@ public final class PrimusConnection: Sendable {
         self.standardPlugins = PrimusPluginSet(configuration.plugins)
         self.transforms = PrimusTransforms(configuration, driver)
         self.hooks = PrimusPluginHooks.start(configuration.plugins, driver)
-        self.pathObservation = configuration.transports.networkPath?.observe { [weak driver] in
+        self.pathObservation = configuration.transports.networkPath?.observe(pacedBy: configuration.transports.time) { [weak driver] in
             driver?.step { $0.networkChanged(now: $1, &$2) }
         }
     }

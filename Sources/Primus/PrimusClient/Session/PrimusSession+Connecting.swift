@@ -180,8 +180,13 @@ extension PrimusSession {
         case .failure(let error): self.end(id, self.ending(for: .transport(error), now: now), now: now, &effects)
         case .success(let response) where response.head.status == 200:
             do throws(PrimusSpecError) {
-                let spec = try PrimusSpec(parsing: response.body)
+                var problems: [PrimusSpecError] = []
+                let spec = try PrimusSpec(parsing: response.body) { problems.append($0) }
                 self.knowledge.spec = spec
+                for error in problems {
+                    let problem = Excerpt.sentence(self.redacted(error.problem))
+                    effects.log(.warning, "A part of the specification at \(self.address.spec) is ignored: \(problem) Check the server.")
+                }
                 effects.log(.debug, "connection \(id): the server has Primus \(self.excerpt(spec.version))")
                 self.chooseDialect(id, now: now, &effects)
             } catch {

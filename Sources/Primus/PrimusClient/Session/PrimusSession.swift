@@ -168,6 +168,10 @@ package struct PrimusSession: ConfigurableSession {
     package internal(set) var retry: PrimusRetry?
     var phase = Phase.starting
     private var isReleased = false
+    /// Whether the client has ended because the strategies don't let it reconnect after its loss, so that the network's return may.
+    package private(set) var awaitsNetwork = false
+    /// Whether the attempt that begins is one to connect again.
+    private var isReopening = false
     /// Whether the client is closed, and its owner opens it soon: calls wait for that.
     private(set) var opensSoon = false
     /// The error that the policy for reconnects threw, while its answer is handled.
@@ -321,7 +325,7 @@ package struct PrimusSession: ConfigurableSession {
     var refusesCallers: Bool { if case .closed = self.state { !self.opensSoon } else { false } }
 
     package mutating func stop(now: Instant, _ effects: inout Effects<Self>) {
-        self.opensSoon = false
+        (self.opensSoon, self.awaitsNetwork) = (false, false)
         guard let id = self.connection.connected, !self.isReleased else { return self.stopConnection(now: now, &effects) }
         if self.drain != nil { return self.openCallers.resumeAll(.failure(self.endError), &effects) }
         if !self.isMoving { self.flush(on: id, ignoresPause: true, now: now, &effects) }
@@ -393,12 +397,21 @@ package struct PrimusSession: ConfigurableSession {
     /// The network path has changed or is back.
     package mutating func networkChanged(now: Instant, _ effects: inout Effects<Self>) {
         // A client that the user has ended stays closed.
-        if case .closed = self.state { return }
+        if case .closed = self.state { return self.reopenForNetwork(now: now, &effects) }
         // On another network, another kind of connection may work.
         (self.knowledge.connectionKind, self.knowledge.failsToMove) = (nil, false)
         guard self.latestOptions.options.strategies.contains(.online) else { return }
         self.setOnline(&effects)
         self.checkConnection(now: now, &effects)
+    }
+
+    /// Connects again after a loss that only the network's return ends, as the strategies say.
+    private mutating func reopenForNetwork(now: Instant, _ effects: inout Effects<Self>) {
+        guard self.awaitsNetwork, self.latestOptions.options.strategies.contains(.online), self.configurationError == nil else { return }
+        self.setOnline(&effects)
+        self.isReopening = true
+        (self.knowledge.connectionKind, self.knowledge.failsToMove) = (nil, false)
+        self.start(now: now, &effects)
     }
 
     private mutating func setOnline(_ effects: inout Effects<Self>) {
@@ -409,11 +422,13 @@ package struct PrimusSession: ConfigurableSession {
     }
 
     package mutating func opening(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
-        self.opensSoon = false
+        (self.opensSoon, self.awaitsNetwork) = (false, false)
         if case .closed = self.state {
             self.phase = .starting
             self.retries.reset()
             (self.retry, self.isExhausted) = (nil, false)
+            if self.isReopening { self.retry = PrimusRetry(attempt: 1, limit: self.retryLimit, delay: .zero, elapsed: .zero) }
+            self.isReopening = false
             self.setState(.opening, &effects)
         }
         if let question = self.retries.withdrawQuestion() { self.works.cancel(question, &effects) }
@@ -600,11 +615,17 @@ package struct PrimusSession: ConfigurableSession {
         if ending.refusesCredentials {
             self.expired = Refusal(
                 credentials: self.attempt.credentials, endpoint: self.attempt.endpoint, error: ending.failure.forStorage)
-        } else if ending.failure.code == .unauthorized {
+        } else if ending.failure.code == .unauthorized, ending.kind != .lost {
+            // What refuses a request of a session may accept the next session, whose handshake decides.
             return .never
         }
         switch ending.kind {
-        case .lost: guard options.strategies.contains(.disconnect) else { return .never }
+        case .lost:
+            guard options.strategies.contains(.disconnect) else {
+                if case .never = self.retryRule { return .never }
+                self.awaitsNetwork = options.strategies.contains(.online)
+                return .never
+            }
         case .refused, .timedOut:
             // Once the client retries, it doesn't matter why an attempt fails.
             guard self.retry != nil || options.strategies.contains(.timeout) else { return .never }
@@ -724,19 +745,22 @@ package struct PrimusSession: ConfigurableSession {
             // The timer's minimum of 1 ns means no delay.
             delay = time > .nanoseconds(1) ? time : .zero
         }
-        var limit: Int?
-        switch self.latestOptions.options.retry {
-        case .backoff(let backoff): limit = backoff.retries
-        case .delays(let delays): limit = delays.count
-        case .none, .custom: break
-        }
         let retry = PrimusRetry(
-            attempt: self.retries.retryCount + 1, limit: limit, delay: delay, elapsed: self.retries.elapsed(now: now))
+            attempt: self.retries.retryCount + 1, limit: self.retryLimit, delay: delay, elapsed: self.retries.elapsed(now: now))
         self.retry = retry
         self.publish(.reconnectScheduled(retry), &effects)
         self.trace(.reconnectScheduled(retry), &effects)
         traceEnd(&self, &effects)
         if case .later = next { self.publish(.connectingIn(delay), &effects) }
+    }
+
+    /// The maximum number of attempts; `nil` for no maximum.
+    private var retryLimit: Int? {
+        switch self.latestOptions.options.retry {
+        case .backoff(let backoff): backoff.retries
+        case .delays(let delays): delays.count
+        case .none, .custom: nil
+        }
     }
 
     /// Moves the client to its final state.

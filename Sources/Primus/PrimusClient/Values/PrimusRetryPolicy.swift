@@ -84,7 +84,8 @@ public struct PrimusStrategies: OptionSet, Hashable, Sendable, CustomStringConve
 
     /// A connection was lost without the intention of the server.
     public static let disconnect = PrimusStrategies(rawValue: 1 << 0)
-    /// The network has changed or is back. The client then connects immediately, or checks its connection.
+    /// The network has changed or is back. The client then connects immediately, or checks its connection. Without ``disconnect``, it is closed after
+    /// a loss until then.
     public static let online = PrimusStrategies(rawValue: 1 << 1)
     /// The first attempt to connect failed, for any reason but a refusal with the status 401 or 403.
     public static let timeout = PrimusStrategies(rawValue: 1 << 2)

@@ -14,7 +14,8 @@ extension EngineIOHandshake {
         self.upgrades = (body["upgrades"]?.array ?? []).compactMap(\.string)
         self.pingInterval = try Self.number(body, "pingInterval") ?? self.pingInterval
         self.pingTimeout = try Self.number(body, "pingTimeout") ?? self.pingTimeout
-        self.maxPayload = try Self.number(body, "maxPayload")
+        // As for the client for JavaScript, zero stands for none.
+        self.maxPayload = try Self.number(body, "maxPayload").flatMap { $0 == 0 ? nil : $0 }
     }
 
     private static func number(_ body: JSONValue, _ key: String) throws(EngineIOError) -> Int? {

@@ -54,8 +54,11 @@ public struct PrimusSpec: Hashable, Sendable {
 
     /// Parses the body of a response. Unknown members are ignored.
     ///
-    /// - Throws: ``PrimusSpecError``, which says what is wrong.
-    package init(parsing bytes: [UInt8]) throws(PrimusSpecError) {
+    /// - Parameters:
+    ///   - bytes: The body.
+    ///   - report: Called for a member that isn't valid, and without which the client can do.
+    /// - Throws: ``PrimusSpecError``, which says what is wrong with a member that the client needs.
+    package init(parsing bytes: [UInt8], _ report: (PrimusSpecError) -> Void = { _ in }) throws(PrimusSpecError) {
         let body: JSONValue
         do throws(JSONError) {
             body = try JSONValue(parsing: bytes, limits: CodingLimits(depth: 16, size: 1 << 20))
@@ -63,8 +66,16 @@ public struct PrimusSpec: Hashable, Sendable {
             throw PrimusSpecError("it isn't JSON: \(error.message)")
         }
         guard body.object != nil else { throw PrimusSpecError("it isn't an object") }
-        self.version = try Self.string(body, "version") ?? ""
-        self.pathname = try Self.string(body, "pathname") ?? "/primus"
+        func optional<Value>(_ value: () throws(PrimusSpecError) -> Value?) -> Value? {
+            do throws(PrimusSpecError) {
+                return try value()
+            } catch {
+                report(error)
+                return nil
+            }
+        }
+        self.version = optional { () throws(PrimusSpecError) in try Self.string(body, "version") } ?? ""
+        self.pathname = optional { () throws(PrimusSpecError) in try Self.string(body, "pathname") } ?? "/primus"
         guard let parser = try Self.string(body, "parser"), let transformer = try Self.string(body, "transformer") else {
             throw PrimusSpecError("\"parser\" and \"transformer\" are missing")
         }
@@ -73,9 +84,9 @@ public struct PrimusSpec: Hashable, Sendable {
         let numbers = self.version.split(separator: ".").map { UInt64($0) }
         let (major, minor) = (numbers.first ?? nil, numbers.count > 1 ? numbers[1] : nil)
         if body["pingInterval"] != nil {
-            self.heartbeat = .serverPings(interval: try Self.time(body, "pingInterval"))
+            self.heartbeat = .serverPings(interval: optional { () throws(PrimusSpecError) in try Self.time(body, "pingInterval") })
         } else if body["timeout"] != nil {
-            self.heartbeat = .clientPings(timeout: try Self.time(body, "timeout"))
+            self.heartbeat = .clientPings(timeout: optional { () throws(PrimusSpecError) in try Self.time(body, "timeout") })
         } else if let major, major < 1 || major == 1 && (minor ?? 0) < 4 {
             self.heartbeat = .none
         } else if let major, major < 7 {

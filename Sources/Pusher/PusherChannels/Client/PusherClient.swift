@@ -42,7 +42,7 @@ public final class PusherClient: Sendable {
         let driver = SessionDriver(
             PusherSession(configuration, seed: configuration.transports.seed()), in: Self.dependencies(of: configuration))
         self.driver = driver
-        self.pathObservation = configuration.transports.networkPath?.observe { [weak driver] in
+        self.pathObservation = configuration.transports.networkPath?.observe(pacedBy: configuration.transports.time) { [weak driver] in
             driver?.step { $0.checkConnection(now: $1, &$2) }
         }
     }

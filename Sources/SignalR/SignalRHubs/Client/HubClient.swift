@@ -56,7 +56,7 @@ public final class HubClient: Sendable {
         let watch = driver.makeCallbackWatch(.mainActorBlocked)
         // Handlers are asynchronous and need a task. It doesn't refer to the client, and ends when that is released, which ends the sequence.
         self.handling = Task { await handlers.handle(callbacks, resultLimit: resultLimit, driver, watch) }
-        self.pathObservation = configuration.transports.networkPath?.observe { [weak driver] in
+        self.pathObservation = configuration.transports.networkPath?.observe(pacedBy: configuration.transports.time) { [weak driver] in
             driver?.step { $0.checkConnection(now: $1, &$2) }
         }
     }
