@@ -2,7 +2,8 @@ public import Dispatch
 
 // A listener takes the arguments of an event one by one, each as a type of its own: `Any`, `[String: Any]`, `String`, a type that is
 // `Decodable` for values that were received, `NSError` or `PrimusError` for errors. It may take fewer. If an argument has another type, the
-// listener isn't called, and an event `error` says why.
+// listener isn't called, and an event `error` says why. A message of another kind than the listener takes, such as a text for a dictionary, isn't an
+// error: a server may send both.
 extension Primus {
     /// Adds a listener of an event, which is called on the main actor.
     ///
@@ -13,7 +14,8 @@ extension Primus {
     /// - Parameters:
     ///   - event: The name of the event.
     ///   - listener: Called with the arguments of each event, as the types of its parameters. It may take fewer. If an argument can't be
-    ///     converted to the type of its parameter, the listener isn't called, and an event `error` says why.
+    ///     converted to the type of its parameter, the listener isn't called, and an event `error` says why. Where the argument is a value of
+    ///     another kind, such as a text for a dictionary, only the log says so, once.
     /// - Returns: An object for ``removeListener(_:_:)``. The listener remains if you don't keep it.
     @discardableResult
     public func on<each Argument>(
@@ -90,7 +92,7 @@ extension Primus {
 
     private static func callOnMain<each Argument>(
         _ listener: @escaping @MainActor @Sendable (repeat each Argument) -> Void, _ arguments: [PrimusArgument]
-    ) -> String? {
+    ) -> ListenerArguments.Mismatch? {
         // The queue of the listener is the main queue.
         MainActor.assumeIsolated {
             var reader = ListenerArguments(arguments)
@@ -99,21 +101,21 @@ extension Primus {
                 listener(repeat each values)
                 return nil
             } catch {
-                return error.message
+                return error
             }
         }
     }
 
     private static func call<each Argument>(
         _ listener: @Sendable (repeat each Argument) -> Void, _ arguments: [PrimusArgument]
-    ) -> String? {
+    ) -> ListenerArguments.Mismatch? {
         var reader = ListenerArguments(arguments)
         do throws(ListenerArguments.Mismatch) {
             let values = (repeat try reader.next((each Argument).self))
             listener(repeat each values)
             return nil
         } catch {
-            return error.message
+            return error
         }
     }
 }

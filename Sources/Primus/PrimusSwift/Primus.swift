@@ -667,7 +667,7 @@ open class Primus: NSObject, @unchecked Sendable {
     /// Adds a listener.
     @discardableResult
     func add(
-        _ event: String, isOnce: Bool, on queue: PrimusQueue, _ call: @escaping @Sendable ([PrimusArgument]) -> String?
+        _ event: String, isOnce: Bool, on queue: PrimusQueue, _ call: @escaping @Sendable ([PrimusArgument]) -> ListenerArguments.Mismatch?
     ) -> PrimusListener {
         let listener = PrimusListener(event, isOnce: isOnce, on: queue, call: call)
         if queue == .main { self.mainQueueUse.begin() }
@@ -755,10 +755,26 @@ open class Primus: NSObject, @unchecked Sendable {
     private func call(_ event: String, _ arguments: [PrimusArgument], on queue: PrimusQueue) {
         for listener in self.state.withLock({ $0.listeners.of(event, on: queue) }) {
             guard self.state.withLock({ $0.listeners.take(listener) }), let problem = listener.call(arguments) else { continue }
-            let error = PrimusError(.decodingFailed, "A listener of \"\(event)\" wasn't called: it \(problem).")
+            if problem.isOtherKind {
+                self.warn(listener, problem)
+                continue
+            }
+            let error = PrimusError(.decodingFailed, "A listener of \"\(event)\" wasn't called: it \(problem.message).")
             // A listener of errors that takes something else would never end.
             if event != "error" { self.call("error", [.error(error)], on: queue) }
         }
+    }
+
+    private func warn(_ listener: PrimusListener, _ problem: ListenerArguments.Mismatch) {
+        let isFirst = listener.hasWarned.withLock { hasWarned in
+            defer { hasWarned = true }
+            return !hasWarned
+        }
+        guard isFirst else { return }
+        let event = Excerpt.of(listener.event, limit: 100)
+        self.options.log.log(
+            .warning, "primus",
+            "A listener of \"\(event)\" \(problem.message). It isn't called for that. Take Any, or add a listener for it.")
     }
 
     // MARK: Events

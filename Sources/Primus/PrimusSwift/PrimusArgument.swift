@@ -40,7 +40,14 @@ struct ListenerArguments {
     /// An argument that doesn't have the type of the listener's parameter.
     struct Mismatch: Error {
         var message: String
+        /// Whether the value is of another kind than all that the parameter takes, such as a text for a dictionary: other messages may fit.
+        var isOtherKind = false
     }
+
+    /// Types that take all values of their kind.
+    private static let kinds: [Any.Type] = [
+        [String: Any].self, [Any].self, String.self, Data.self, NSDictionary.self, NSArray.self, NSString.self, NSData.self,
+    ]
 
     private let arguments: [PrimusArgument]
     private var index = 0
@@ -59,7 +66,10 @@ struct ListenerArguments {
         }
         let argument = self.arguments[self.index]
         if let value = argument.converted(to: type) { return value }
-        throw Mismatch(message: "takes a \(type) as argument \(self.index + 1), but the event has a \(Swift.type(of: argument.any))")
+        let isOtherKind = if case .value = argument { Self.kinds.contains { $0 == type } } else { false }
+        throw Mismatch(
+            message: "takes a \(type) as argument \(self.index + 1), but the event has a \(Swift.type(of: argument.any))",
+            isOtherKind: isOtherKind)
     }
 }
 

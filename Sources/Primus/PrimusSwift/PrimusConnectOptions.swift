@@ -266,6 +266,9 @@ public final class PrimusConnectOptions: NSObject, NSCopying, @unchecked Sendabl
         configuration.allowedTransports = values.websockets ? .all : .polling
         let isWebSockets = values.transformerClass == SocketRocketClient.self
         configuration.transformer = isWebSockets ? .websockets : values.transformer.map { PrimusTransformerKind(name: $0) }
+        // A WebSocket of whatever transformer the server has.
+        configuration.transformerIsDefault = isWebSockets
+        if isWebSockets { configuration.allowedTransports = .webSockets }
         configuration.parser = values.parser.map { PrimusParserKind(name: $0) }
         let reconnect = values.reconnect.current
         let strategies = values.strategy.isEmpty ? reconnect.strategies : values.strategy

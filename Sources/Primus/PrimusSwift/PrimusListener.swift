@@ -17,11 +17,14 @@ public final class PrimusListener: Sendable {
     /// Calls the listener, where it is to be called.
     ///
     /// - Returns: Why the listener wasn't called; `nil` if it was.
-    let call: @Sendable ([PrimusArgument]) -> String?
+    let call: @Sendable ([PrimusArgument]) -> ListenerArguments.Mismatch?
+    /// Whether it was logged that the listener takes values of another kind than those that arrive.
+    let hasWarned = Lock(false)
     /// The identity of a listener of Objective-C.
     private let identity = Lock<(any Sendable)?>(nil)
 
-    init(_ event: String, isOnce: Bool, on queue: PrimusQueue, call: @escaping @Sendable ([PrimusArgument]) -> String?) {
+    init(_ event: String, isOnce: Bool, on queue: PrimusQueue, call: @escaping @Sendable ([PrimusArgument]) -> ListenerArguments.Mismatch?)
+    {
         (self.event, self.isOnce, self.queue, self.call) = (event, isOnce, queue, call)
     }
 

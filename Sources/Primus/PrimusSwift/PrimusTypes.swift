@@ -2,9 +2,10 @@ public import Foundation
 public import PrimusClient
 import RealtimeSystem
 
-/// The transformer of Primus-Objc for servers with the transformer `websockets`.
+/// The transformer of Primus-Objc over WebSockets.
 ///
-/// In ``PrimusConnectOptions/transformerClass``, it stands for that transformer. There are no objects of the class to use.
+/// In ``PrimusConnectOptions/transformerClass``, it stands for a WebSocket of the transformer that the server names and, without a specification, of
+/// `websockets`. There are no objects of the class to use.
 #if canImport(ObjectiveC)
 @objcMembers
 #endif

@@ -192,4 +192,14 @@ import Testing
         expectEqual(
             session.receive("4\"a\"", "x", "4\"b\""), ["[incoming::data]", #"data "a""#, "error", "[incoming::data]", #"data "b""#])
     }
+
+    @Test func `a refusal of the client is an error in any attempt`() {
+        var session = SessionHarness()
+        session.establish()
+        session.close(drop)
+        session.advance(by: .seconds(1))
+        expectEqual(
+            session.refuse(401),
+            ["[incoming::error]", "error", "end", "reconnect failed", "[incoming::end]", "readyStateChange end", "finish"])
+    }
 }

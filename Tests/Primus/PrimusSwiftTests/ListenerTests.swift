@@ -93,13 +93,31 @@ import Testing
     @Test func `a listener with other types isn't called, and an error says why`() async throws {
         let test = try await PrimusFixture()
         let (primus, errors, queue) = (test.primus, EventRecorder<String>(), test.queue)
-        primus.on("data", queue: queue) { (data: [String: Any], raw: Any) in errors.record("called with \(data)") }
+        primus.on("data", queue: queue) { (data: Reading) in errors.record("called with \(data)") }
         primus.on("error", queue: queue) { (error: any Error) in errors.record("\(error)") }
         try await test.open()
-        try test.memory.server.sparks[0].write("text")
+        try test.memory.server.sparks[0].write(["sensor": "none"])
         try await eventually { !errors.all.isEmpty }
-        expect(errors.all[0].contains("Dictionary<String, Any>") && errors.all[0].contains("String"), "\(errors.all)")
+        expect(errors.all[0].contains("takes a Reading as argument 1"), "\(errors.all)")
         expectEqual(primus.readyState, .open)
+    }
+
+    @Test func `a listener of dictionaries isn't called for texts, which is logged once and not an error`() async throws {
+        let (log, seen) = (EventRecorder<String>(), EventRecorder<String>())
+        let test = try await PrimusFixture { $0.log = LogSink(minimumLevel: .warning) { _, _, message in log.record(message) } }
+        let (primus, queue) = (test.primus, test.queue)
+        primus.on("data", queue: queue) { (data: [String: Any], raw: Any) in seen.record("dictionary") }
+        primus.on("data", queue: queue) { (data: String) in seen.record(data) }
+        primus.on("error", queue: queue) { (error: any Error) in seen.record("\(error)") }
+        try await test.open()
+        let spark = test.memory.server.sparks[0]
+        for text in ["one", "two"] { try spark.write(text) }
+        try spark.write(["a": 1])
+        try await eventually { seen.all.count == 3 }
+        await test.drainQueue()
+        expectEqual(seen.all, ["one", "two", "dictionary"])
+        let warnings = log.all.filter { $0.contains("A listener of \"data\" takes a Dictionary<String, Any>") }
+        expect(warnings.count == 1 && log.all.count == 2, "\(log.all)")
     }
 
     /// The events of messages and heartbeats, with the text of their argument.

@@ -361,6 +361,15 @@ import FoundationNetworking
 
     // MARK: Set after initialization
 
+    @Test(arguments: [PrimusTransformerKind.websockets, .faye, .engineIO, .sockjs])
+    func `SocketRocketClient is a WebSocket of the server's transformer`(transformer: PrimusTransformerKind) async throws {
+        var server = PrimusServerConfiguration()
+        server.transformer = transformer
+        let test = try await PrimusFixture(server) { $0.transformerClass = SocketRocketClient.self }
+        try await test.open()
+        expect(test.primus.client.dialect?.transformer == transformer && test.primus.client.transport == .webSockets)
+    }
+
     /// A client with a server in memory that opens by itself, unless it is manual.
     @MainActor private static func fresh(isManual: Bool = false) async throws -> (InMemoryPrimus, Primus) {
         var server = PrimusServerConfiguration()

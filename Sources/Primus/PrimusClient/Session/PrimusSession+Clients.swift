@@ -171,7 +171,8 @@ extension PrimusSession {
         case .refused:
             self.traceReconnect(&effects)
             self.trace(.incomingError(ending.failure), &effects)
-            if isFirst { self.trace(.error(ending.failure), &effects) }
+            // A refusal of the client is final, and the application learns it from this event in any attempt.
+            if isFirst || ending.failure.code == .unauthorized { self.trace(.error(ending.failure), &effects) }
         case .timedOut:
             self.traceReconnect(&effects)
             if let retry {

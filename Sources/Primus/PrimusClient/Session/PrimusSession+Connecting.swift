@@ -247,9 +247,9 @@ extension PrimusSession {
             self.knowledge.spec = nil
             return self.fail(id, PrimusError(.unsupported, problem), isFinal: true, now: now, &effects)
         }
+        let configured = self.options.transformerIsDefault ? spec?.transformer ?? self.options.transformer : self.options.transformer
         let dialect = PrimusDialect(
-            transformer: self.options.customTransformer.map { .custom($0.name) } ?? self.options.transformer ?? spec?.transformer
-                ?? .websockets,
+            transformer: self.options.customTransformer.map { .custom($0.name) } ?? configured ?? spec?.transformer ?? .websockets,
             parser: self.options.customParser.map { .custom($0.name) } ?? self.options.parser ?? spec?.parser ?? .json,
             heartbeat: spec?.heartbeat, version: spec?.version)
         self.attempt.dialect = dialect

@@ -42,6 +42,8 @@ public struct PrimusConfiguration: Sendable {
     /// Whether the client opens a session of engine.io with polling and moves it to a WebSocket then, as the client for JavaScript does. The
     /// default is `false`: the WebSocket comes first, and polling only if it can't be opened.
     public var startsWithPolling = false
+    /// Whether ``transformer`` is only the one for a server without a specification.
+    package var transformerIsDefault = false
     /// The kinds of connections, in place of those that the other settings determine; for tests.
     package var connectionKinds: [PrimusConnectionKind]?
     /// The time in which a server of engine.io answers the probe of a WebSocket. A server forgets the probe after 10 seconds, so only tests use
@@ -209,7 +211,7 @@ public struct PrimusConfiguration: Sendable {
             "The server \(self.endpoint) has the \(setting) \(Excerpt.of(theirs, limit: 100)), not \(ours). Set \(setting) to nil, or, if the "
                 + "specification of the server is wrong, the detection to off."
         }
-        if self.customTransformer == nil, let transformer = self.transformer, transformer != spec.transformer,
+        if self.customTransformer == nil, !self.transformerIsDefault, let transformer = self.transformer, transformer != spec.transformer,
             !(transformer.isPlain && spec.transformer.isPlain)
         {
             return problem("transformer", transformer.description, spec.transformer.description)
