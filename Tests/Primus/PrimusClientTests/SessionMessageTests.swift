@@ -24,6 +24,27 @@ import Testing
 
     // MARK: Heartbeat
 
+    @Test(arguments: [PrimusTransformerKind.engineIO, .sockjs])
+    func `only messages that can be read show that the server is there`(transformer: PrimusTransformerKind) {
+        for isValid in [false, true] {
+            var session = SessionHarness(.updates) {
+                ($0.transformer, $0.allowedTransports, $0.silenceLimit) = (transformer, .polling, .seconds(30))
+            }
+            session.open()
+            if transformer == .sockjs { session.respond(1, 200, "{}") }
+            session.opened(session.connection, head: HTTPResponseHead(status: 200))
+            let isEngineIO = transformer == .engineIO
+            session.receive(isEngineIO ? #"0{"sid":"abc","upgrades":[],"pingInterval":25000,"pingTimeout":20000}"# : "o")
+            let (invalid, valid) = isEngineIO ? ("<html>", #"4"x""#) : ("<html>", #"a["\"x\""]"#)
+            var lines: [String] = []
+            for _ in 0..<4 {
+                lines += session.advance(by: .seconds(9))
+                lines += isValid ? session.receive(invalid, valid) : session.receive(invalid)
+            }
+            expectEqual(lines.contains("offline"), !isValid, "\(lines)")
+        }
+    }
+
     @Test(arguments: ["open", "end", "manual", "release"])
     func `calls wait for a client that its owner opens soon, and fail if it doesn't`(what: String) {
         var session = SessionHarness(.updates)

@@ -324,6 +324,14 @@ package struct ConnectionStateMachine: Sendable {
         return true
     }
 
+    /// Whether messages of a connection are to be handled: it is established, or being established.
+    package func isReceiving(_ id: ConnectionID) -> Bool {
+        switch self.state {
+        case .connected(id, _, _), .handshaking(id, _): true
+        default: false
+        }
+    }
+
     /// Records that messages were received.
     ///
     /// - Returns: False if the messages are to be ignored because they belong to another attempt or to a connection that is closing.

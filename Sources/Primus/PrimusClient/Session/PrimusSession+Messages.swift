@@ -12,18 +12,24 @@ extension PrimusSession {
         if id == self.move.replaced, let connected = self.connection.connected {
             // What the server sends on this connection precedes what it sends on the current one, and belongs to it.
             current = connected
-        } else if !self.connection.received(id, now: now) {
+        } else if !self.connection.isReceiving(id) {
             return
         }
         let framing = self.attempt.framing
         if self.connection.connected == nil, !framing.hasHandshake { self.becomeOpen(id, now: now, &effects) }
+        // What can't be read may come from a proxy, and says nothing of the server.
+        var isAlive = false
+        defer { if isAlive, current == id { _ = self.connection.received(id, now: now) } }
         batch.bytes.withUnsafeBytes { bytes in
             for entry in batch.entries {
                 // A message may have ended the connection.
                 guard self.connection.current == current, self.drain == nil else { return }
                 switch entry.kind {
-                case .ping: continue
+                case .ping:
+                    isAlive = true
+                    continue
                 case .pong:
+                    isAlive = true
                     self.measureLatency(now: now, &effects)
                     continue
                 case .text, .binary: break
@@ -31,15 +37,20 @@ extension PrimusSession {
                 let message = UnsafeRawBufferPointer(rebasing: bytes[entry.range])
                 self.trace(.received, entry.kind, Array(message)[...], &effects)
                 if case .plain = framing {
+                    isAlive = true
                     self.received(entry.kind, message, on: current, now: now, &effects)
                 } else if self.connection.connected == current, let packet = framing.packet(entry.kind, message) {
+                    isAlive = true
                     self.received(entry.kind, packet, on: current, now: now, &effects)
                 } else if self.connection.connected == current,
                     framing.readSinglePacket(entry.kind, message, { self.received(.text, $0, on: current, now: now, &effects) })
                 {
-                    continue
+                    isAlive = true
                 } else {
-                    framing.read(entry.kind, message) { self.received($0, on: current, now: now, &effects) }
+                    framing.read(entry.kind, message) { event in
+                        if case .invalid = event {} else { isAlive = true }
+                        self.received(event, on: current, now: now, &effects)
+                    }
                 }
             }
         }
