@@ -14,7 +14,7 @@ extension PrimusServer {
     ) -> CallbackObservation {
         let server = self.sparkContext
         return self.observe(
-            "on", executor,
+            "on", .events(event), executor,
             { (call: (PrimusSparkInfo, MultiplexAddress?, String, PrimusArguments, Int64?)) in
                 let spark = PrimusSpark(call.0, of: server)
                 let channel = call.1.map { PrimusSparkChannel(spark: spark, address: $0) }
@@ -25,7 +25,6 @@ extension PrimusServer {
             }
         ) { received in
             guard case .event(let spark, let address, let name, let arguments, let acknowledgement) = received else { return nil }
-            if let event, !event.utf8.elementsEqual(name.utf8) { return nil }
             return (spark, address, name, arguments, acknowledgement)
         }
     }
@@ -42,7 +41,7 @@ extension PrimusServer {
     ) -> CallbackObservation {
         let server = self.sparkContext
         return self.observe(
-            "onChannel", executor,
+            "onChannel", .channel(name), executor,
             { (event: PrimusSparkEvent) in
                 func channel(_ spark: PrimusSparkInfo, _ address: MultiplexAddress) -> PrimusSparkChannel {
                     PrimusSparkChannel(spark: PrimusSpark(spark, of: server), address: address)
@@ -57,8 +56,7 @@ extension PrimusServer {
             }
         ) { event in
             switch event {
-            case .joined(_, let address), .left(_, let address), .channelMessage(_, let address, _):
-                address.channel.utf8.elementsEqual(name.utf8) ? event : nil
+            case .joined, .left, .channelMessage: event
             default: nil
             }
         }
@@ -77,14 +75,14 @@ extension PrimusServer {
     ) -> CallbackObservation {
         let server = self.sparkContext
         return self.observe(
-            "onSubstream", executor,
+            "onSubstream", .substream(name), executor,
             { (message: (PrimusSparkInfo, PrimusPayload?)) in
                 handler(PrimusSpark(message.0, of: server), message.1.map { PrimusServerPayload(payload: $0) })
             }
         ) { event in
             switch event {
-            case .substreamMessage(let spark, let stream, let payload) where stream.utf8.elementsEqual(name.utf8): (spark, payload)
-            case .substreamEnded(let spark, let stream) where stream.utf8.elementsEqual(name.utf8): (spark, nil)
+            case .substreamMessage(let spark, _, let payload): (spark, payload)
+            case .substreamEnded(let spark, _): (spark, nil)
             default: nil
             }
         }
@@ -105,7 +103,7 @@ extension PrimusServer {
     ) -> CallbackObservation {
         let server = self.sparkContext
         return self.observe(
-            "onRequest", executor,
+            "onRequest", .requests, executor,
             { (request: (PrimusSparkInfo, String, PrimusPayload)) in
                 handler(PrimusSpark(request.0, of: server), PrimusServerPayload(payload: request.2)) { value in
                     guard let payload = try? PrimusPayload(encoding: value, server.coding) else { return }

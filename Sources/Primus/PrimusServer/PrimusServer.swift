@@ -11,8 +11,8 @@ import RealtimeTransports
 /// ```
 /// Clients connect over WebSockets or requests, with the transformer and the parser of the configuration. Callbacks receive what clients send
 /// in the order of its arrival, where their executor runs them. What a client sends before it disconnects is delivered like everything else;
-/// its spark isn't open then. With one executor for all registrations that runs closures in order, such as a serial queue, a client's
-/// disconnection comes after its messages.
+/// its spark isn't open then. With executors of the same actor or serial queue, what happens to a client arrives in its order across all
+/// registrations: its connection, its messages and events, the end of its channels, and its disconnection.
 ///
 /// Keep a reference to the server for as long as it is needed. Releasing it closes its connections and stops its listener; to wait until
 /// all connections have ended, call ``stop()``.
@@ -153,7 +153,7 @@ public final class PrimusServer: Sendable {
     public func onConnection(
         on executor: CallbackExecutor = .tasks, _ handler: @escaping @Sendable (PrimusSpark) -> Void
     ) -> CallbackObservation {
-        self.observe("onConnection", executor, handler) { [sparkServer] event in
+        self.observe("onConnection", .connections, executor, handler) { [sparkServer] event in
             guard case .connected(let info) = event else { return nil }
             return PrimusSpark(info, of: sparkServer)
         }
@@ -161,7 +161,8 @@ public final class PrimusServer: Sendable {
 
     /// Calls a closure with the ID of each client that disconnects, and the reason.
     ///
-    /// Callbacks with other executors, or with one that runs closures in no order, may receive the client's last messages later.
+    /// Callbacks with other executors, or with one that runs closures in no order, such as the default, may receive the client's last messages
+    /// later.
     ///
     /// - Parameters:
     ///   - executor: Where the closure runs.
@@ -170,7 +171,7 @@ public final class PrimusServer: Sendable {
     public func onDisconnection(
         on executor: CallbackExecutor = .tasks, _ handler: @escaping @Sendable (_ id: String, CloseReason) -> Void
     ) -> CallbackObservation {
-        self.observe("onDisconnection", executor, { (end: (String, CloseReason)) in handler(end.0, end.1) }) { event in
+        self.observe("onDisconnection", .disconnections, executor, { (end: (String, CloseReason)) in handler(end.0, end.1) }) { event in
             guard case .disconnected(let spark, let reason) = event else { return nil }
             return (spark.id, reason)
         }
@@ -187,7 +188,7 @@ public final class PrimusServer: Sendable {
     ) -> CallbackObservation {
         let (server, transform) = (self.sparkServer, self.configuration.transformIncoming)
         return self.observe(
-            "onMessage", executor,
+            "onMessage", .messages, executor,
             { (message: (PrimusSparkInfo, WebSocketMessage)) in
                 let spark = PrimusSpark(message.0, of: server)
                 guard let transform, let value = try? server.coding.value(of: message.1) else {
@@ -245,18 +246,18 @@ public final class PrimusServer: Sendable {
 
     /// Registers a callback for what `select` returns.
     func observe<Element: Sendable>(
-        _ name: String, _ executor: CallbackExecutor, _ handler: @escaping @Sendable (Element) -> Void,
+        _ name: String, _ topic: SparkRoutes.Topic, _ executor: CallbackExecutor, _ handler: @escaping @Sendable (Element) -> Void,
         _ select: @escaping @Sendable (PrimusSparkEvent) -> Element?
     ) -> CallbackObservation {
         self.driver.observe(
-            .pauseReading(1_000), lifetime: .client, named: "The callback of \(name)", schedule: executor.schedule,
+            .pauseReading(1_000), lifetime: .client, named: "The callback of \(name)", on: executor,
             convert: { events, output in
                 for case .spark(let event) in events {
                     if let element = select(event) { output.append(element) }
                 }
             }, calls: CallbackCalls(handler)
         ) { machine, id, effects in
-            effects.routes.add(id, to: &machine.sparkRoute)
+            machine.sparkRoutes.add(id, for: topic, in: &effects.routes)
         }
     }
 }

@@ -12,6 +12,8 @@ private final class ManualQueue: Sendable {
 
     func schedule(_ closure: @escaping @Sendable () -> Void) { self.closures.withLock { $0.append(closure) } }
 
+    func runAllReversed() { while let closure = self.closures.withLock({ $0.popLast() }) { closure() } }
+
     func runAll() {
         while let closure = self.closures.withLock({ $0.isEmpty ? nil : $0.removeFirst() }) { closure() }
     }
@@ -201,6 +203,147 @@ extension Toy {
             expectEqual(received.all.filter { $0.hasPrefix("\(thread):") }, (0..<500).map { "\(thread):\($0)" })
         }
         token.cancel()
+    }
+
+    // MARK: The order of several registrations
+
+    @Test func `registrations on one serial queue receive events in their order, however long the queue is busy`() {
+        let (toy, queue, received) = (Toy(), ManualQueue(), EventRecorder<String>())
+        let connection = toy.connect()
+        let tokens = ["c", "b", "a"].map { topic in
+            toy.observe(topic, .pauseReading(100), schedule: { queue.schedule($0) }) { received.record("\(topic)\($0)") }
+        }
+        connection.receive("@ c 1")
+        connection.receive("@ a 2")
+        // Those of one registration that follow each other need one turn.
+        connection.receive("@ b 3", "@ b 4")
+        connection.receive("@ b 5", "@ c 6", "@ a 7", "@ c 8")
+        expectEqual(queue.count, 6)
+        queue.runAll()
+        expectEqual(received.all, ["c1", "a2", "b3", "b4", "b5", "c6", "a7", "c8"])
+        connection.receive("@ a 9", "@ b 10")
+        queue.runAll()
+        expectEqual(received.all.suffix(2), ["a9", "b10"])
+        withExtendedLifetime(tokens) {}
+    }
+
+    @Test func `what a callback causes comes after what other registrations wait for already`() {
+        let (toy, queue, received) = (Toy(), ManualQueue(), EventRecorder<String>())
+        let connection = toy.connect()
+        let first = toy.observe("a", schedule: { queue.schedule($0) }) { event in
+            received.record("a\(event)")
+            if event == "1" { connection.receive("@ a 3", "@ b 4") }
+        }
+        let second = toy.observe("b", schedule: { queue.schedule($0) }) { received.record("b\($0)") }
+        connection.receive("@ a 1", "@ b 2")
+        queue.runAll()
+        expectEqual(received.all, ["a1", "b2", "a3", "b4"])
+        withExtendedLifetime((first, second)) {}
+    }
+
+    @Test func `events that a policy drops leave the order of the others`() {
+        let (toy, queue, received) = (Toy(), ManualQueue(), EventRecorder<String>())
+        let connection = toy.connect()
+        let tokens = [
+            toy.observe("a", .dropOldest(2), schedule: { queue.schedule($0) }) { received.record("a\($0)") },
+            toy.observe("b", .dropNewest(2), schedule: { queue.schedule($0) }) { received.record("b\($0)") },
+        ]
+        connection.receive("@ a 1", "@ b 2", "@ a 3", "@ b 4", "@ a 5", "@ b 6", "@ a 7")
+        queue.runAll()
+        expectEqual(received.all, ["b2", "b4", "a5", "a7"])
+        connection.receive("@ b 8", "@ a 9")
+        queue.runAll()
+        expectEqual(received.all.suffix(2), ["b8", "a9"])
+        withExtendedLifetime(tokens) {}
+    }
+
+    @Test func `a registration that is cancelled doesn't keep others from their turns`() {
+        let (toy, queue, received) = (Toy(), ManualQueue(), EventRecorder<String>())
+        let connection = toy.connect()
+        let first = toy.observe("a", schedule: { queue.schedule($0) }) { received.record("a\($0)") }
+        let second = toy.observe("b", schedule: { queue.schedule($0) }) { event in
+            received.record("b\(event)")
+            first.cancel()
+        }
+        connection.receive("@ a 1", "@ b 2", "@ a 3", "@ b 4")
+        queue.runAll()
+        expectEqual(received.all, ["a1", "b2", "b4"])
+        withExtendedLifetime(second) {}
+    }
+
+    @Test func `an executor that runs closures in another order delivers the events of each registration in order`() {
+        let (toy, queue, received) = (Toy(), ManualQueue(), EventRecorder<String>())
+        let connection = toy.connect()
+        let tokens = ["a", "b"].map { topic in
+            toy.observe(topic, schedule: { queue.schedule($0) }) { received.record("\(topic)\($0)") }
+        }
+        connection.receive("@ a 1", "@ b 2", "@ a 3", "@ b 4", "@ a 5")
+        queue.runAllReversed()
+        expectEqual(received.all.filter { $0.hasPrefix("a") }, ["a1", "a3", "a5"])
+        expectEqual(received.all.filter { $0.hasPrefix("b") }, ["b2", "b4"])
+        withExtendedLifetime(tokens) {}
+    }
+
+    @Test func `a delivery with a limit goes on before the turns of others that it made room for`() {
+        let (toy, queue, received) = (Toy(), ManualQueue(), EventRecorder<String>())
+        let connection = toy.connect()
+        let callbacks = CallbackQueue<String>(.standard, batchSize: 1, schedule: { queue.schedule($0) }) { received.record("n\($0)") }
+        let tokens = [toy.observe(into: callbacks), toy.observe("b", schedule: { queue.schedule($0) }) { received.record("b\($0)") }]
+        connection.receive("@ news 1", "@ news 2", "@ b 3", "@ news 4")
+        queue.runAll()
+        // The limit lets other work of the queue have its turn.
+        expectEqual(received.all.filter { $0.hasPrefix("n") }, ["n1", "n2", "n4"])
+        expectEqual(received.all.count, 4)
+        // What is wanted now is delivered now, and its turns are over.
+        connection.receive("@ news 5", "@ b 6", "@ news 7")
+        callbacks.deliverNow()
+        expectEqual(received.all.suffix(2), ["n5", "n7"])
+        queue.runAll()
+        expectEqual(received.all.suffix(1), ["b6"])
+        withExtendedLifetime(tokens) {}
+    }
+
+    @Test func `tasks have no order, and take along what has arrived`() {
+        let (toy, queue, received) = (Toy(), ManualQueue(), EventRecorder<String>())
+        let connection = toy.connect()
+        func observe(_ topic: String) -> CallbackObservation {
+            let callbacks = CallbackQueue<String>(
+                .standard, keepsOrder: false, schedule: { queue.schedule($0) }, calls: CallbackCalls { received.record("\(topic)\($0)") })
+            return toy.driver.observe(into: callbacks, lifetime: .client) {
+                $1.append(contentsOf: $0)
+            } register: { machine, id, effects in
+                machine.subscribe(id, to: topic, &effects)
+            }
+        }
+        let tokens = [observe("a"), observe("b")]
+        connection.receive("@ a 1", "@ b 2", "@ a 3", "@ b 4")
+        expectEqual(queue.count, 2)
+        queue.runAll()
+        expectEqual(received.all, ["a1", "a3", "b2", "b4"])
+        expect(!CallbackExecutor.tasks.keepsOrder && CallbackExecutor.main.keepsOrder)
+        withExtendedLifetime(tokens) {}
+    }
+
+    private actor Counter {
+        private(set) var lines: [String] = []
+        func record(_ line: String) { self.lines.append(line) }
+    }
+
+    @Test func `registrations on one actor receive events in their order`() async throws {
+        let (toy, counter) = (Toy(), Counter())
+        let connection = toy.connect()
+        func observe(_ topic: String) -> CallbackObservation {
+            // An executor of its own for each registration.
+            toy.driver.observe(
+                .pauseReading(10_000), lifetime: .client, on: .isolated(to: counter), convert: { $1.append(contentsOf: $0) },
+                calls: CallbackCalls { event in counter.assumeIsolated { $0.record(event) } }
+            ) { machine, id, effects in machine.subscribe(id, to: topic, &effects) }
+        }
+        let tokens = [observe("b"), observe("a")]
+        for number in 0..<500 { connection.receive("@ a \(2 * number)", "@ b \(2 * number + 1)") }
+        try await eventually { await counter.lines.count == 1000 }
+        await expectEqual(counter.lines, (0..<1000).map { "\($0)" })
+        withExtendedLifetime(tokens) {}
     }
 
     // MARK: Queues

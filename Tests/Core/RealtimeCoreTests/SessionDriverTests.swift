@@ -309,12 +309,12 @@ import Testing
         connection.receive("@ news 1")
         // The two steps of taking a batch, with the end of the consumer between them.
         var batch = EventBuffer<String>.Batch()
-        let wasFull = events.consumer.buffer.take(into: &batch)
+        let wasFull = events.consumer.buffer.take(into: &batch).wasFull
         connection.receive("end news")
         if wasFull { events.consumer.drained() }
         expectEqual(connection.calls.all, [.pause, .resume, .flush])
         connection.receive("@ sport 1")
-        expect(others.consumer.buffer.take(into: &batch))
+        expect(others.consumer.buffer.take(into: &batch).wasFull)
         others.consumer.drained()
         expectEqual(connection.calls.all.suffix(3), [.pause, .resume, .flush])
     }
@@ -325,12 +325,12 @@ import Testing
         let events = toy.events("news", .pauseReading(1))
         connection.receive("@ news 1")
         var batch = EventBuffer<String>.Batch()
-        expect(events.consumer.buffer.take(into: &batch))
+        expect(events.consumer.buffer.take(into: &batch).wasFull)
         connection.receive("@ news 2")
         events.consumer.drained()
         expectEqual(connection.calls.all, [.pause])
         batch = EventBuffer<String>.Batch()
-        expect(events.consumer.buffer.take(into: &batch))
+        expect(events.consumer.buffer.take(into: &batch).wasFull)
         events.consumer.drained()
         expectEqual(connection.calls.all, [.pause, .resume, .flush])
     }

@@ -35,7 +35,7 @@ import Testing
         try await eventually { client.lines.count == 100 }
         expect(client.lines.first == #"{"n":0}"# && client.lines.last == #"{"n":99}"#)
         client.socket.close()
-        // Each registration has an order of its own.
+        // With tasks, each registration has an order of its own.
         try await eventually { lines.all.count == 102 }
         expectEqual(lines.all.filter { Int($0) != nil }, (0..<100).map { "\($0)" })
         expect(lines.all.contains("+ /primus") && lines.all.contains("- normal"))
@@ -73,13 +73,39 @@ import Testing
         client.socket.close()
         expect(test.server.sparks.isEmpty && lines.all.isEmpty)
         executor.run()
-        func names(_ prefixes: String...) -> [String] { lines.all.filter { line in prefixes.contains { line.hasPrefix($0) } } }
-        func all(_ names: String...) -> [String] { names.map { "\($0) of /primus?a=1, open false" } }
-        expect(names("message") == all("message 1", "message 2", "message 3") && names("event") == all("event"))
-        expect(names("stream") == all("stream", "stream end") && names("request") == all("request"))
-        expectEqual(names("joined", "channel", "left"), all("joined", "channel", "left"))
-        // Leaving the channels is a part of the disconnection.
-        expect(lines.all.filter { !$0.hasPrefix("left") }.last == "end" && lines.all.count == 11, "\(lines.all)")
+        let names = [
+            "message 1", "message 2", "event", "stream", "stream end", "joined", "channel", "request", "message 3", "left",
+        ]
+        expectEqual(lines.all, names.map { "\($0) of /primus?a=1, open false" } + ["end"])
+        for token in tokens { token.cancel() }
+    }
+
+    @Test func `with one serial executor, the events of a client arrive in their order, in whatever order the callbacks are registered`()
+        async throws
+    {
+        let test = try await ServerUnderTest { $0.plugins = .all }
+        let executor = HeldExecutor()
+        let lines = EventRecorder<String>()
+        // Two executors for one queue.
+        let tokens = [
+            test.server.onDisconnection(on: executor.executor) { _, _ in lines.record("disconnected") },
+            test.server.on(nil, on: executor.executor) { lines.record("any \($0.event)") },
+            test.server.on("x", on: executor.executor) { _ in lines.record("x") },
+            test.server.onMessage(on: executor.executor) { lines.record("message \((try? $0.value.string) ?? "")") },
+            test.server.onConnection(on: executor.executor) { lines.record("connected \($0.request.target)") },
+            test.server.onChannel("c", on: executor.executor) { event in
+                if case .left = event { lines.record("left") }
+            },
+        ]
+        // The queue is busy for as long as the test doesn't run it.
+        for name in ["a", "b"] {
+            let client = test.client("/primus?\(name)")
+            client.send(#""hello""#, #"{"type":0,"data":["x"]}"#, #"{"type":0,"data":["y"]}"#, #"[1,"id","c"]"#, #""again""#)
+            client.socket.close()
+        }
+        executor.run()
+        let each = ["message hello", "any x", "x", "any y", "message again", "left", "disconnected"]
+        expectEqual(lines.all, ["connected /primus?a"] + each + ["connected /primus?b"] + each)
         for token in tokens { token.cancel() }
     }
 

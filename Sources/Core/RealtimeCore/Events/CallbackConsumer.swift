@@ -6,7 +6,9 @@ struct CallbackConsumer<Event: Sendable, Element: Sendable>: EventConsumer {
     var isFull: Bool { self.queue.isFull }
     var hasWaitingReader: Bool { false }
 
-    func append(_ events: ArraySlice<Event>) -> AppendResult { self.queue.append { self.convert(events, &$0) } }
+    func append(_ events: ArraySlice<Event>, joinsLast: Bool) -> AppendResult {
+        self.queue.append(joinsLast: joinsLast) { self.convert(events, &$0) }
+    }
 
     func finish(_ reason: EndReason) -> WakeUp? { self.queue.finish(reason) }
 }

@@ -3,23 +3,32 @@ import RealtimeSystem
 /// Where the callbacks of an application run.
 ///
 /// Callbacks never run on the thread that reads from the connection, nor under a lock. Whatever the executor, the callbacks of one registration run
-/// in order and one at a time. Clients have names of their own for this type.
+/// in order and one at a time. With executors of the same actor or serial queue, the events of a client or server arrive in their order across its
+/// registrations, too. Clients have names of their own for this type.
 public struct CallbackExecutor: Sendable {
     package let schedule: CallbackSchedule
+    /// Whether closures run in the order in which they are scheduled, as far as this type knows.
+    package let keepsOrder: Bool
+
+    private init(keepsOrder: Bool, _ schedule: @escaping CallbackSchedule) {
+        (self.schedule, self.keepsOrder) = (schedule, keepsOrder)
+    }
 
     /// Creates an executor from a closure that runs another closure later, for example on a queue.
     ///
     /// The client calls the closure when events have arrived and no delivery is pending. The closure that it passes delivers all events that
-    /// are waiting, and all events that arrive before it returns.
+    /// are waiting, and all events that arrive before it returns, up to those that another registration receives first. Then, the client calls
+    /// `schedule` again for the events that follow.
     ///
-    /// - Parameter schedule: Runs the closure that it receives, once. It is called on any thread and should return immediately; it must not run
-    ///   the closure itself, because events would wait for the callback.
+    /// - Parameter schedule: Runs the closure that it receives, once. It is called on any thread, for one closure after another, and should
+    ///   return immediately; it must not run the closure itself, because events would wait for the callback. If it runs the closures one at
+    ///   a time and in this order, as a serial queue does, events keep their order across registrations.
     public init(_ schedule: @escaping @Sendable (_ run: @escaping @Sendable () -> Void) -> Void) {
-        self.schedule = schedule
+        self.init(keepsOrder: true, schedule)
     }
 
-    /// The threads on which tasks run that belong to no actor.
-    public static let tasks = CallbackExecutor { run in
+    /// The threads on which tasks run that belong to no actor. Registrations have no order among each other.
+    public static let tasks = CallbackExecutor(keepsOrder: false) { run in
         // An unstructured task, since a callback has no caller. One delivery is scheduled at a time, so tasks need no order.
         Task { run() }
     }
@@ -29,15 +38,13 @@ public struct CallbackExecutor: Sendable {
     /// - Parameter actor: The actor, which the registration keeps alive.
     /// - Returns: The executor.
     public static func isolated(to actor: any Actor) -> CallbackExecutor {
-        // An unstructured task, since a callback has no caller. One delivery is scheduled at a time, so tasks need no order.
-        CallbackExecutor { run in Task { await Self.run(run, on: actor) } }
+        let queue = ActorQueue.of(actor)
+        return CallbackExecutor { queue.schedule($0) }
     }
-
-    private static func run(_ body: @Sendable () -> Void, on actor: isolated any Actor) { body() }
 
     /// The main actor.
     package static let main = CallbackExecutor { run in
-        // An unstructured task, since a callback has no caller. One delivery is scheduled at a time, so tasks need no order.
+        // An unstructured task, since a callback has no caller. A task whose closure is isolated is enqueued on its actor immediately, in order.
         Task { @MainActor in run() }
     }
 

@@ -3,18 +3,28 @@ import RealtimeSystem
 /// Hands elements to a closure: in order, one at a time, and without a task.
 ///
 /// The elements wait in the same kind of buffer as the elements of a sequence, with the same policies. When the first one is appended,
-/// `schedule` is called with a closure that delivers until the buffer is empty. No lock is held while the application's code runs, so it
-/// may append further elements, which are delivered after it has returned.
+/// `schedule` is called with a closure, a turn, that delivers until the buffer is empty. No lock is held while the application's code runs, so
+/// it may append further elements, which are delivered after it has returned.
 ///
 /// Besides what its owner appends, a queue can receive the events of a driver; see ``SessionDriver/observe(into:lifetime:convert:register:)``.
+/// Queues of one driver keep the order of its events: elements that follow a turn of another queue have a turn of their own, and aren't taken
+/// along by one that was scheduled before.
 package final class CallbackQueue<Element: Sendable>: Sendable, CallbackDelivery {
+    /// Elements that a turn has taken and left, the last one first.
+    private struct Remaining: Sendable {
+        var elements: [Element] = []
+        /// The position after the last element.
+        var end = 0
+    }
+
     private let buffer: EventBuffer<Element>
     private let batchSize: Int
     private let schedule: CallbackSchedule
+    /// Whether `schedule` runs what it receives in that order.
+    private let keepsOrder: Bool
     private let calls: CallbackCalls<Element>
     private let state = Lock(CallbackState())
-    /// The elements that a delivery has left when it reached its limit, the last one first.
-    private let remaining = Lock<[Element]>([])
+    private let remaining = Lock(Remaining())
 
     /// Creates an empty queue.
     ///
@@ -23,14 +33,16 @@ package final class CallbackQueue<Element: Sendable>: Sendable, CallbackDelivery
     ///     a buffer whose policy pauses reading.
     ///   - byteLimit: When the buffer is full because of the size of the elements.
     ///   - batchSize: The maximum number of elements that a scheduled delivery hands over in a row, before it is scheduled again.
+    ///   - keepsOrder: Whether `schedule` runs what it receives in that order. Otherwise, the queue has no order with others.
     ///   - schedule: Runs the deliveries, for example on a queue. Called without a lock.
     ///   - calls: Calls the closure with each element.
     package init(
-        _ policy: BufferPolicy, byteLimit: ByteLimit<Element>? = nil, batchSize: Int = .max, schedule: @escaping CallbackSchedule,
-        calls: CallbackCalls<Element>
+        _ policy: BufferPolicy, byteLimit: ByteLimit<Element>? = nil, batchSize: Int = .max, keepsOrder: Bool = true,
+        schedule: @escaping CallbackSchedule, calls: CallbackCalls<Element>
     ) {
         self.buffer = EventBuffer(policy, byteLimit: byteLimit)
         self.batchSize = batchSize
+        self.keepsOrder = keepsOrder
         self.schedule = schedule
         self.calls = calls
     }
@@ -48,46 +60,39 @@ package final class CallbackQueue<Element: Sendable>: Sendable, CallbackDelivery
     var isFull: Bool { self.buffer.isFull }
 
     /// Appends an element, and schedules its delivery.
-    package func append(_ element: Element) {
-        let result = self.append { $0.append(element) }
-        result.delivery?.scheduleDelivery()
-    }
+    package func append(_ element: Element) { self.append(joinsLast: true) { $0.append(element) }.turn?.schedule() }
 
     /// Appends elements.
     ///
-    /// - Parameter fill: Appends elements to the array. Called under a lock.
-    /// - Returns: The effect, with the delivery to schedule.
-    func append(_ fill: (inout [Element]) -> Void) -> AppendResult {
-        var result = self.buffer.append(fill)
-        let becomesScheduled = self.state.withLock { state in
-            guard case .idle = state.phase, self.buffer.hasPending else { return false }
-            state.phase = .scheduled
-            return true
+    /// - Parameters:
+    ///   - joinsLast: Whether a turn that was scheduled before may deliver them.
+    ///   - fill: Appends elements to the array. Called under a lock.
+    /// - Returns: The effect, with the turn to schedule.
+    func append(joinsLast: Bool, _ fill: (inout [Element]) -> Void) -> AppendResult {
+        self.state.withLock { state in
+            var result = self.buffer.append(fill)
+            guard result.hasAccepted else { return result }
+            result.keepsOrder = self.keepsOrder
+            if let number = state.appended(at: result.position, joinsLast: joinsLast || !self.keepsOrder) {
+                result.turn = CallbackTurn(delivery: self, number: number)
+            }
+            return result
         }
-        if becomesScheduled { result.delivery = self }
-        return result
     }
 
     func finish(_ reason: EndReason) -> WakeUp? { self.buffer.finish(reason) }
 
     func setSource(_ id: ConsumerID, _ source: any EventSource) { self.state.withLock { $0.source = (id, source) } }
 
-    func scheduleDelivery() {
-        self.schedule { self.deliver(atMost: self.batchSize) { if case .scheduled = $0 { true } else { false } } }
+    func schedule(_ turn: Int) {
+        self.schedule { if self.state.withLock({ $0.begin(turn) }) { self.deliver(atMost: self.batchSize) } }
     }
 
     // MARK: The consumer's side
 
     /// Delivers all waiting elements on the calling thread, which must be one on which callbacks may run. Has no effect while elements are
     /// being delivered, on this or another thread.
-    package func deliverNow() {
-        self.deliver(atMost: .max) {
-            switch $0 {
-            case .idle, .scheduled: true
-            case .delivering, .cancelled: false
-            }
-        }
-    }
+    package func deliverNow() { if self.state.withLock({ $0.beginAll() }) { self.deliver(atMost: .max) } }
 
     func cancel() {
         _ = self.buffer.finish(.ended)
@@ -100,42 +105,41 @@ package final class CallbackQueue<Element: Sendable>: Sendable, CallbackDelivery
         _ = self.takeRemaining()
     }
 
-    private func takeRemaining() -> [Element] {
+    private func takeRemaining() -> Remaining {
         self.remaining.withLock { remaining in
-            var elements: [Element] = []
-            swap(&elements, &remaining)
-            return elements
+            var taken = Remaining()
+            swap(&taken, &remaining)
+            return taken
         }
     }
 
-    /// Delivers until the buffer is empty, if the phase allows it.
-    private func deliver(atMost limit: Int, if mayBegin: (CallbackState.Phase) -> Bool) {
-        let begins = self.state.withLock { state in
-            guard mayBegin(state.phase) else { return false }
-            state.phase = .delivering
-            return true
-        }
-        guard begins else { return }
-        var elements = self.takeRemaining()
+    /// Delivers the elements of the turns that have begun.
+    private func deliver(atMost limit: Int) {
+        var taken = self.takeRemaining()
         var rest = limit
         while true {
-            if elements.isEmpty, !self.refill(&elements) { return }
-            self.calls.call(&elements, &rest) { self.isDelivering }
-            guard rest == 0 else {
+            if taken.elements.isEmpty, !self.refill(&taken) { return }
+            // An end that is set after this is behind the elements that were taken.
+            let end = self.state.withLock { $0.ends.first }
+            let count = min(rest, end.map { max(0, $0 - (taken.end - taken.elements.count)) } ?? .max)
+            var left = count
+            if count > 0 { self.calls.call(&taken.elements, &left) { self.isDelivering } }
+            rest -= count - left
+            guard left == 0 else {
                 guard self.isDelivering else { return }
                 continue
             }
             // Without another reference, which would copy the elements at the next delivery.
-            self.remaining.withLock { swap(&$0, &elements) }
-            let continues = self.state.withLock { state in
-                guard case .delivering = state.phase else { return false }
-                state.phase = .scheduled
-                return true
+            self.remaining.withLock { swap(&$0, &taken) }
+            switch self.state.withLock({ $0.pause(isAtEnd: rest > 0) }) {
+            case .continues: taken = self.takeRemaining()
+            case .waits: return
+            case .schedules(let turn): return self.schedule(turn)
+            case .cancelled:
+                // Perhaps before the elements were there.
+                _ = self.takeRemaining()
+                return
             }
-            if continues { return self.scheduleDelivery() }
-            // Cancelled, perhaps before the elements were there.
-            _ = self.takeRemaining()
-            return
         }
     }
 
@@ -143,23 +147,23 @@ package final class CallbackQueue<Element: Sendable>: Sendable, CallbackDelivery
         self.state.withLock { state in if case .delivering = state.phase { true } else { false } }
     }
 
-    /// Takes the next elements from the buffer, or ends the delivery.
+    /// Takes the next elements from the buffer, or ends all turns.
     ///
     /// - Returns: Whether there are elements.
-    private func refill(_ elements: inout [Element]) -> Bool {
+    private func refill(_ taken: inout Remaining) -> Bool {
         while true {
             var batch = EventBuffer<Element>.Batch()
-            swap(&batch.elements, &elements)
-            let wasFull = self.buffer.take(into: &batch)
-            swap(&batch.elements, &elements)
-            self.calls.reverse(&elements, batch.start)
+            swap(&batch.elements, &taken.elements)
+            let (wasFull, end) = self.buffer.take(into: &batch)
+            swap(&batch.elements, &taken.elements)
+            taken.end = end
+            self.calls.reverse(&taken.elements, batch.start)
             if wasFull, let source = self.state.withLock({ $0.source }) { source.value.drained(source.id) }
-            guard elements.isEmpty else { return true }
+            guard taken.elements.isEmpty else { return true }
             let ends = self.state.withLock { state in
                 guard case .delivering = state.phase else { return true }
-                // Under the lock: an element is appended before the phase is looked at.
                 guard !self.buffer.hasPending else { return false }
-                state.phase = .idle
+                state.endAll()
                 return true
             }
             if ends { return false }
@@ -168,16 +172,73 @@ package final class CallbackQueue<Element: Sendable>: Sendable, CallbackDelivery
 }
 
 /// The state of a queue of callbacks. It isn't generic, so that the code that uses it is compiled for it.
+///
+/// Turns are numbered in the order in which they are scheduled. The first `current` have ended, and the last one takes along what arrives.
 private struct CallbackState: Sendable {
     enum Phase: Sendable {
-        /// Nothing is buffered, and the next element schedules a delivery.
-        case idle
-        case scheduled, delivering
-        case cancelled
+        case waiting, delivering, cancelled
     }
 
-    var phase = Phase.idle
+    /// The next step of a delivery that has reached the end of a turn, or its limit.
+    enum Pause: Sendable {
+        case continues, waits, cancelled
+        case schedules(Int)
+    }
+
+    var phase = Phase.waiting
+    /// The positions at which the turns from `current` end, without the last one.
+    var ends = FIFO<Int>()
+    private var current = 0
+    private var scheduled = 0
+    /// The turns below this number may be delivered. With an executor that runs several at the same time, one of them delivers them all.
+    private var begun = 0
     var source: (id: ConsumerID, value: any EventSource)?
+
+    /// Elements were appended.
+    ///
+    /// - Returns: The number of the turn to schedule for them; `nil` if one delivers them that is scheduled already.
+    mutating func appended(at position: Int, joinsLast: Bool) -> Int? {
+        if self.current < self.scheduled {
+            if joinsLast { return nil }
+            self.ends.append(position)
+        }
+        defer { self.scheduled += 1 }
+        return self.scheduled
+    }
+
+    /// - Returns: Whether to deliver. Otherwise, the turn has ended, or another thread delivers its elements.
+    mutating func begin(_ turn: Int) -> Bool {
+        guard turn >= self.current else { return false }
+        self.begun = max(self.begun, turn + 1)
+        guard case .waiting = self.phase else { return false }
+        self.phase = .delivering
+        return true
+    }
+
+    /// - Returns: Whether to deliver all that waits.
+    mutating func beginAll() -> Bool {
+        guard case .waiting = self.phase, self.current < self.scheduled else { return false }
+        return self.begin(self.scheduled - 1)
+    }
+
+    /// A delivery has reached the end of a turn, or its limit.
+    mutating func pause(isAtEnd: Bool) -> Pause {
+        guard case .delivering = self.phase else { return .cancelled }
+        if isAtEnd {
+            _ = self.ends.popFirst()
+            self.current += 1
+            if self.current < self.begun { return .continues }
+        }
+        self.phase = .waiting
+        return isAtEnd ? .waits : .schedules(self.current)
+    }
+
+    /// Nothing waits for a turn any more.
+    mutating func endAll() {
+        self.phase = .waiting
+        self.current = self.scheduled
+        self.ends.removeAll()
+    }
 }
 
 /// Calls a closure with the elements of an array.
@@ -213,6 +274,14 @@ package typealias CallbackSchedule = @Sendable (@escaping @Sendable () -> Void) 
 
 /// The delivery to a callback, whatever the type of its elements.
 protocol CallbackDelivery: AnyObject, Sendable {
-    func scheduleDelivery()
+    func schedule(_ turn: Int)
     func cancel()
+}
+
+/// A delivery to schedule.
+struct CallbackTurn: Sendable {
+    let delivery: any CallbackDelivery
+    let number: Int
+
+    func schedule() { self.delivery.schedule(self.number) }
 }

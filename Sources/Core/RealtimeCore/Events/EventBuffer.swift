@@ -42,8 +42,14 @@ package struct AppendResult {
     package var dropped = 0
     /// Dropped events, to be released after releasing all locks.
     var released: (any Sendable)?
-    /// The delivery to schedule after releasing all locks.
-    var delivery: (any CallbackDelivery)?
+    /// The position of the first appended element among all elements that the buffer has ever accepted.
+    var position = 0
+    /// Whether the buffer accepted elements.
+    var hasAccepted = false
+    /// The turn of a callback to schedule after releasing all locks.
+    var turn: CallbackTurn?
+    /// Whether the elements belong to a callback whose turns have an order with those of others.
+    var keepsOrder = false
 }
 
 /// The maximum size of the events in a buffer, in bytes. A single event is kept, however large it is.
@@ -92,6 +98,8 @@ package final class EventBuffer<Element: Sendable>: Sendable {
         /// The size of the pending events, if it is limited.
         var bytes = 0
         var dropped = 0
+        /// The position after the last element that was accepted.
+        var end = 0
         @Boxed var ended: EndReason?
         var waiting: WakeUp?
         var isFull = false
@@ -129,10 +137,13 @@ package final class EventBuffer<Element: Sendable>: Sendable {
             fill(&state.pending.elements)
             state.bytes += self.size(of: state.pending.elements[oldCount...])
             let count = state.pending.elements.count - state.pending.start
+            result.position = state.end
+            state.end += state.pending.elements.count - oldCount
             switch self.policy {
             case .dropNewest(let limit):
                 result.dropped = self.dropCount(state.pending.elements[state.pending.start...].reversed(), limit, &state.bytes)
                 state.pending.elements.removeLast(result.dropped)
+                state.end -= result.dropped
             case .dropOldest(let limit):
                 result.dropped = self.dropCount(state.pending.elements[state.pending.start...], limit, &state.bytes)
                 state.pending.start += result.dropped
@@ -149,6 +160,7 @@ package final class EventBuffer<Element: Sendable>: Sendable {
                 result.isOverflowing = result.isFull && self.isOverflowing(count, state.bytes, limit)
             }
             state.dropped += result.dropped
+            result.hasAccepted = state.end > result.position
             if count > 0 { swap(&result.wakeUp, &state.waiting) }
             return result
         }
@@ -195,13 +207,13 @@ package final class EventBuffer<Element: Sendable>: Sendable {
 
     /// Swaps the pending events for the consumer's emptied batch.
     ///
-    /// - Returns: Whether the buffer was full.
-    func take(into batch: inout Batch) -> Bool {
+    /// - Returns: Whether the buffer was full, and the position after the last event.
+    func take(into batch: inout Batch) -> (wasFull: Bool, end: Int) {
         self.state.withLock { state in
             swap(&batch, &state.pending)
             state.bytes = 0
             defer { state.isFull = false }
-            return state.isFull
+            return (state.isFull, state.end)
         }
     }
 

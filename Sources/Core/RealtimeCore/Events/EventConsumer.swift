@@ -31,7 +31,8 @@ package protocol EventConsumer<Event>: Sendable {
     var isFull: Bool { get }
     /// Whether a task waits for the next event.
     var hasWaitingReader: Bool { get }
-    func append(_ events: ArraySlice<Event>) -> AppendResult
+    /// - Parameter joinsLast: Whether no callback of another consumer has been scheduled since the last one of this consumer.
+    func append(_ events: ArraySlice<Event>, joinsLast: Bool) -> AppendResult
     func finish(_ reason: EndReason) -> WakeUp?
 }
 
@@ -46,7 +47,7 @@ struct ConvertingConsumer<Event: Sendable, Element: Sendable>: EventConsumer {
     var isFull: Bool { self.buffer.isFull }
     var hasWaitingReader: Bool { self.buffer.hasWaitingReader }
 
-    func append(_ events: ArraySlice<Event>) -> AppendResult { self.buffer.append { self.convert(events, &$0) } }
+    func append(_ events: ArraySlice<Event>, joinsLast: Bool) -> AppendResult { self.buffer.append { self.convert(events, &$0) } }
 
     func finish(_ reason: EndReason) -> WakeUp? { self.buffer.finish(reason) }
 }

@@ -13,7 +13,7 @@ struct ActionsAfterUnlock {
     private var otherActions: [Action] = []
     private var firstWakeUp: WakeUp?
     private var otherWakeUps: [WakeUp] = []
-    private var deliveries: [any CallbackDelivery] = []
+    private var turns: [CallbackTurn] = []
     private var firstReleased: (any Sendable)?
     private var otherReleased: [any Sendable] = []
     private var lastFlushed: ObjectIdentifier?
@@ -38,7 +38,9 @@ struct ActionsAfterUnlock {
     }
 
     /// Schedules a delivery to a callback. It comes after all actions, because the callback may run immediately and call the driver.
-    mutating func schedule(_ delivery: any CallbackDelivery) { self.deliveries.append(delivery) }
+    mutating func schedule(_ turn: CallbackTurn) { self.turns.append(turn) }
+
+    var schedulesCallbacks: Bool { !self.turns.isEmpty }
 
     /// Releases a value after the lock, because it may contain objects of the application.
     mutating func release(_ value: any Sendable) {
@@ -51,7 +53,7 @@ struct ActionsAfterUnlock {
         for action in self.otherActions { Self.run(action) }
         if let wakeUp = self.firstWakeUp { DelayedWakeUps.resume(wakeUp) }
         for wakeUp in self.otherWakeUps { DelayedWakeUps.resume(wakeUp) }
-        for delivery in self.deliveries { delivery.scheduleDelivery() }
+        for turn in self.turns { turn.schedule() }
     }
 
     private static func run(_ action: Action) {

@@ -79,6 +79,11 @@ package final class SessionDriver<Machine: SessionMachine>: ReplacedConnectionEv
         var effects: Effects<Machine>
         @usableFromInline var connections = OpenConnections()
         fileprivate var consumers = SmallDictionary<ConsumerID, RegisteredConsumer>()
+        /// The consumer for which a callback was scheduled last, of those whose callbacks have an order.
+        var lastCallback: ConsumerID?
+        /// Whether a thread schedules callbacks, and those that it finds afterwards: they are scheduled in the order of the steps.
+        var isScheduling = false
+        var turns: [CallbackTurn] = []
         /// The consumers whose task, when it waits for an event, waits for messages of the peer, like a caller. A client can have thousands
         /// of other consumers.
         var peerConsumers: Set<ConsumerID> = []
@@ -246,18 +251,18 @@ package final class SessionDriver<Machine: SessionMachine>: ReplacedConnectionEv
     ///   - policy: What happens when events arrive faster than the callback handles them.
     ///   - lifetime: When the callback receives no more events.
     ///   - name: What the log calls the callback if it doesn't begin for seconds, such as `The callback of news`.
-    ///   - schedule: Runs the deliveries, for example on a queue. Called without a lock.
+    ///   - executor: Runs the deliveries. Called without a lock.
     ///   - convert: Appends the elements for a batch of events. Called under the driver's lock.
     ///   - register: Registers the consumer with the machine.
     ///   - calls: Calls the closure with each element. Create it where the type of the elements is known.
     /// - Returns: The registration. Releasing it cancels the callback.
     package func observe<Element: Sendable>(
-        _ policy: BufferPolicy, lifetime: ConsumerLifetime, named name: String = "A callback", schedule: @escaping CallbackSchedule,
+        _ policy: BufferPolicy, lifetime: ConsumerLifetime, named name: String = "A callback", on executor: CallbackExecutor,
         convert: @escaping EventConversion<Machine.Event, Element>, calls: CallbackCalls<Element>,
         register: (inout Machine, ConsumerID, inout Effects<Machine>) -> Void
     ) -> CallbackObservation {
-        let followed = self.makeCallbackWatch(.notBegun).following(schedule, name)
-        let queue = CallbackQueue(policy, schedule: followed, calls: calls)
+        let followed = self.makeCallbackWatch(.notBegun).following(executor.schedule, name)
+        let queue = CallbackQueue(policy, keepsOrder: executor.keepsOrder, schedule: followed, calls: calls)
         return self.observe(into: queue, lifetime: lifetime, convert: convert, register: register)
     }
 
@@ -268,7 +273,7 @@ package final class SessionDriver<Machine: SessionMachine>: ReplacedConnectionEv
         register: (inout Machine, ConsumerID, inout Effects<Machine>) -> Void, callback: @escaping @Sendable (Element) -> Void
     ) -> CallbackObservation {
         self.observe(
-            policy, lifetime: lifetime, named: name, schedule: schedule, convert: convert, calls: CallbackCalls(callback),
+            policy, lifetime: lifetime, named: name, on: CallbackExecutor(schedule), convert: convert, calls: CallbackCalls(callback),
             register: register)
     }
 
@@ -384,7 +389,7 @@ package final class SessionDriver<Machine: SessionMachine>: ReplacedConnectionEv
             state.effects.counters.bytesReceived += lastByte - firstByte
             self.finishStep(&state, reading: id, now, &actions)
         }
-        actions.run()
+        self.run(actions)
         return end
     }
 
@@ -533,7 +538,22 @@ package final class SessionDriver<Machine: SessionMachine>: ReplacedConnectionEv
             input(&state, now, &actions)
             self.finishStep(&state, reading: nil, now, &actions)
         }
+        self.run(actions)
+    }
+
+    private func run(_ actions: ActionsAfterUnlock) {
         actions.run()
+        guard actions.schedulesCallbacks else { return }
+        while true {
+            let turns = self.state.withLock { state in
+                var turns: [CallbackTurn] = []
+                swap(&turns, &state.turns)
+                state.isScheduling = !turns.isEmpty
+                return turns
+            }
+            guard !turns.isEmpty else { return }
+            for turn in turns { turn.schedule() }
+        }
     }
 
     private func finishStep(_ state: inout State, reading id: ConnectionID?, _ now: Instant, _ actions: inout ActionsAfterUnlock) {
@@ -550,9 +570,13 @@ package final class SessionDriver<Machine: SessionMachine>: ReplacedConnectionEv
         for run in state.effects.runs {
             for id in state.effects.routes[run.route] {
                 guard let registered = state.consumers[id] else { continue }
-                let appended = registered.consumer.append(state.effects.deliveries[start..<run.end])
+                let appended = registered.consumer.append(
+                    state.effects.deliveries[start..<run.end], joinsLast: state.lastCallback.map { $0 == id } ?? true)
                 actions.resume(appended.wakeUp)
-                if let delivery = appended.delivery { actions.schedule(delivery) }
+                if appended.keepsOrder { state.lastCallback = id }
+                if let turn = appended.turn {
+                    if state.isScheduling { state.turns.append(turn) } else { actions.schedule(turn) }
+                }
                 if let released = appended.released { actions.release(released) }
                 state.effects.counters.eventsDropped += appended.dropped
                 if appended.becameFull { state.gate.becameFull(id) }
@@ -561,6 +585,7 @@ package final class SessionDriver<Machine: SessionMachine>: ReplacedConnectionEv
             }
             start = run.end
         }
+        if actions.schedulesCallbacks { state.isScheduling = true }
         // A consumer on another thread may have released its copies of the events already.
         actions.release(state.effects.deliveries)
         state.effects.deliveries = []

@@ -51,7 +51,7 @@ extension PrimusConnection {
     ) -> PrimusObservation {
         let buffer = self.driver.read { $0.options.messageBuffer.count }
         return self.driver.observe(
-            .pauseReading(buffer), lifetime: .client, named: "The callback of the messages", schedule: executor.schedule,
+            .pauseReading(buffer), lifetime: .client, named: "The callback of the messages", on: executor,
             convert: { events, output in for case .message(let message) in events { output.append(message) } },
             calls: CallbackCalls(callback)
         ) { session, consumer, effects in

@@ -301,7 +301,7 @@ public final class PrimusConnection: Sendable {
     ) -> PrimusObservation {
         let convert = eachElement { (event: PrimusEvent) in event.update }
         return self.driver.observe(
-            buffer, lifetime: .client, named: "The callback of the updates", schedule: executor.schedule, convert: convert,
+            buffer, lifetime: .client, named: "The callback of the updates", on: executor, convert: convert,
             calls: CallbackCalls(callback)
         ) { session, consumer, effects in
             session.observeUpdates(consumer, &effects)
@@ -334,8 +334,8 @@ public final class PrimusConnection: Sendable {
     ) -> CallbackObservation {
         let schedule = self.driver.makeCallbackWatch(.notBegun).following(executor.schedule, "The listener of an event")
         let queue = CallbackQueue(
-            .pauseReading(.max), byteLimit: ByteLimit(byteLimit) { 100 + $0.packetSize }, schedule: schedule,
-            calls: CallbackCalls(callback))
+            .pauseReading(.max), byteLimit: ByteLimit(byteLimit) { 100 + $0.packetSize }, keepsOrder: executor.keepsOrder,
+            schedule: schedule, calls: CallbackCalls(callback))
         return self.driver.observe(into: queue, lifetime: .client) { events, output in
             for event in events where isNeeded(event) { output.append(event) }
         } register: { session, consumer, effects in

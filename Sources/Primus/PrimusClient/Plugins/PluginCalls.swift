@@ -253,7 +253,7 @@ struct PluginCalls: Sendable {
     ) -> PrimusObservation {
         let buffer = self.driver.read { $0.options.messageBuffer }
         return self.driver.observe(
-            .pauseReading(buffer.count), lifetime: .client, named: name, schedule: executor.schedule,
+            .pauseReading(buffer.count), lifetime: .client, named: name, on: executor,
             convert: Self.conversion(element), calls: CallbackCalls(callback)
         ) { session, consumer, effects in
             session.observe(source, consumer, &effects)

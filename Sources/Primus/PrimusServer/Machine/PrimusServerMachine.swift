@@ -70,8 +70,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
     /// The IDs of the sparks. A client must not be able to predict the IDs of others.
     private var generator: RandomSource
     var eventRoute = EventRoutes.none
-    /// The route of the packets to the application's callbacks.
-    var sparkRoute = EventRoutes.none
+    var sparkRoutes = SparkRoutes()
 
     /// - Parameter seed: The seed of the sparks' IDs; `nil` to take them from the system's random numbers.
     init(_ configuration: PrimusServerConfiguration, epoch: Int64, seed: UInt64?) {
@@ -628,7 +627,9 @@ struct PrimusServerMachine: EmbeddedServerMachine {
     }
 
     func deliver(_ event: @autoclosure () -> PrimusSparkEvent, _ effects: inout Effects<Self>) {
-        if !effects.routes.isEmpty(self.sparkRoute) { effects.deliver(.spark(event()), on: self.sparkRoute) }
+        guard self.sparkRoutes.isUsed else { return }
+        let event = event()
+        effects.deliver(.spark(event), on: self.sparkRoutes.route(of: event))
     }
 }
 

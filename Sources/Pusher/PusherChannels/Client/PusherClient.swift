@@ -536,7 +536,7 @@ public final class PusherClient: Sendable {
         _ convert: @escaping @Sendable (PusherUpdate) -> Element?, _ callback: @escaping @Sendable (Element) -> Void
     ) -> PusherObservation {
         self.driver.observe(
-            buffer, lifetime: .client, named: Self.name(ofCallbackFor: topic), schedule: executor.schedule, convert: eachElement(convert),
+            buffer, lifetime: .client, named: Self.name(ofCallbackFor: topic), on: executor, convert: eachElement(convert),
             calls: CallbackCalls(callback)
         ) { session, id, effects in
             session.addConsumer(id, to: topic, &effects)

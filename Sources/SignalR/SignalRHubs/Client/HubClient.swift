@@ -277,7 +277,7 @@ public final class HubClient: Sendable {
     ) -> HubObservation {
         let convert = eachElement { (event: HubEvent) in event.update }
         return self.driver.observe(
-            buffer, lifetime: .client, named: "The callback of the updates", schedule: executor.schedule, convert: convert,
+            buffer, lifetime: .client, named: "The callback of the updates", on: executor, convert: convert,
             calls: CallbackCalls(callback)
         ) { session, consumer, effects in
             session.observeUpdates(consumer, &effects)
