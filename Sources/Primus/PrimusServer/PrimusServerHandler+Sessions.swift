@@ -32,17 +32,19 @@ extension PrimusServerHandler {
     func sessionRequest(
         _ request: HTTPRequestHead, _ body: [UInt8], _ rest: Substring, _ common: CommonFieldsResponder
     ) -> Bool {
-        // As the original, which reads bytes that aren't text as U+FFFD.
-        let isRepaired = self.configuration.transformer == .sockjs && body.contains { $0 >= 0x80 }
-        let body = isRepaired ? Array(String(decoding: body, as: UTF8.self).utf8) : body
-        guard let meaning = self.meaning(of: request, body, rest) else { return false }
+        guard let meaning = self.meaning(of: request, rest) else { return false }
         var responder: any HTTPResponder = common
         let waits = Self.waits(request, meaning)
         if waits, self.failsPoll() {
             responder.respond(self.reporting(Self.text(500, "The server is configured to fail.")))
             return true
         }
-        if Self.bringsMessages(request, meaning), self.losesAnswer() { responder = LosingResponder(responder) }
+        if Self.bringsMessages(request, meaning), self.faults.lostAnswers > 0 {
+            // The session may refuse the body, or the hook the client.
+            responder = LosingResponder(responder) { [weak self] response in
+                response.head.status < 300 && self?.losesAnswer() == true
+            }
+        }
         var served = ServedRequest(request, body: body, waits: waits, responder)
         // Without a hook, the decision is made before this function returns.
         let session = self.session(meaning)
@@ -88,8 +90,8 @@ extension PrimusServerHandler {
         return rest[...last]
     }
 
-    /// The meaning of a request; `nil` if it belongs to no session.
-    private func meaning(of request: HTTPRequestHead, _ body: [UInt8], _ rest: Substring) -> SessionRequest? {
+    /// The meaning of a request; `nil` if it belongs to no session. The session reads the body when the request is authorized.
+    private func meaning(of request: HTTPRequestHead, _ rest: Substring) -> SessionRequest? {
         switch self.configuration.transformer {
         case .engineIO:
             guard request.field("transport") == "polling" else { return nil }
@@ -118,7 +120,6 @@ extension PrimusServerHandler {
             let isOpen = self.sessions.withLock { $0[key] != nil }
             let closing = isOpen ? nil : self.closedSessions.withLock { $0.frame(of: key, now: self.time.now) }
             if transport == .xhrSend {
-                if let refusal = SockJSServedRules.refusal(of: body, request) { return .refused(refusal) }
                 guard isOpen else { return .refused(closing == nil ? Self.notFound : SockJSServedRules.taken) }
             } else if let closing {
                 return .refused(SockJSServedRules.answer(to: request, closing))

@@ -321,6 +321,22 @@ import Testing
         echo.cancel()
     }
 
+    @Test func `a body is read when its client is authorized, and only for a session that exists`() async throws {
+        let test = try await self.start {
+            $0.authorize = { request in request.headers["Authorization"] == "yes" ? .accept : .reject("Who are you?") }
+        }.test
+        let open = try await test.request("/primus/0/s/xhr", method: "POST", headers: ["Authorization": "yes"])
+        expectEqual(open.head.status, 200)
+        for (session, field, body, status) in [
+            ("s", "no", "[\"x", 401), ("s", "no", "", 401), ("unknown", "no", "[\"x", 401), ("unknown", "yes", "[\"x", 404),
+            ("s", "yes", "[\"x", 500), ("s", "yes", "[\"1\"]", 204),
+        ] {
+            let response = try await test.request(
+                "/primus/0/\(session)/xhr_send", method: "POST", headers: ["Authorization": field], body: body)
+            expectEqual(response.head.status, status, "\(session) \(field) \(body)")
+        }
+    }
+
     @Test func `messages have any type that browsers send them with, but that of forms`() async throws {
         let (test, echo) = try await self.start()
         try expectEqual(test.start("/primus/0/s/xhr", method: "POST").body, "o\n")

@@ -84,12 +84,16 @@ package struct ServedRequest: Sendable {
 /// The responder of a request whose messages are taken, and whose answer is lost, for tests of clients.
 package final class LosingResponder: DroppableResponder {
     private let responder: any HTTPResponder
+    private let loses: @Sendable (HTTPResponse) -> Bool
 
-    package init(_ responder: any HTTPResponder) {
-        self.responder = responder
+    /// - Parameter loses: Whether an answer is lost; by default, each.
+    package init(_ responder: any HTTPResponder, loses: @escaping @Sendable (HTTPResponse) -> Bool = { _ in true }) {
+        (self.responder, self.loses) = (responder, loses)
     }
 
-    package func respond(_ response: HTTPResponse) { self.drop() }
+    package func respond(_ response: HTTPResponse) {
+        if self.loses(response) { self.drop() } else { self.responder.respond(response) }
+    }
     package func drop() { (self.responder as? any DroppableResponder)?.drop() }
     package func begin(_ head: HTTPResponseHead) {}
     package func write(_ bytes: [UInt8]) {}

@@ -91,6 +91,9 @@ struct SockJSServedRules: HTTPServedConnectionRules {
     func received(
         _ body: [UInt8], _ request: HTTPRequestHead, into batch: inout MessageBatch
     ) throws(TransportError) -> (answer: HTTPResponse, end: CloseReason?) {
+        // As the original, which reads bytes that aren't text as U+FFFD.
+        let body = body.contains { $0 >= 0x80 } ? Array(String(decoding: body, as: UTF8.self).utf8) : body
+        if let refusal = Self.refusal(of: body, request) { return (refusal, nil) }
         // A body contains several messages, each of which has the limit.
         if body.count > self.messageLimit {
             let longest = body.withUnsafeBytes { SockJSMessages.longest($0) }
@@ -107,7 +110,7 @@ struct SockJSServedRules: HTTPServedConnectionRules {
         status: 204, headers: ["Content-Type": "text/plain; charset=UTF-8"])
 
     /// Why the body of a request can't be read; `nil` if it can.
-    static func refusal(of body: [UInt8], _ request: HTTPRequestHead) -> HTTPResponse? {
+    private static func refusal(of body: [UInt8], _ request: HTTPRequestHead) -> HTTPResponse? {
         let type = (request.headers["Content-Type"] ?? "").prefix { $0 != ";" }
         let types = ["", "T", "text/plain", "application/json", "application/xml", "text/xml"]
         guard types.contains(String(type)), !body.isEmpty else { return HTTPResponse(status: 500, text: "Payload expected.") }
