@@ -152,6 +152,26 @@ import Testing
         token.cancel()
     }
 
+    @Test func `a client doesn't join a channel with a long name or ID, and goes on`() async throws {
+        let test = try await ServerUnderTest { ($0.plugins, $0.channelNameLimit) = ([.multiplex], 8) }
+        let lines = EventRecorder<String>()
+        let events = test.server.events
+        let tokens = ["a", "123456789"].map { name in
+            test.server.onChannel(name) { event in if case .joined(let channel) = event { lines.record(channel.name) } }
+        }
+        let client = test.client()
+        client.send(#"[1,"1","123456789"]"#, #"[1,"123456789","a"]"#, #"[1,"12345678","a"]"#)
+        try await eventually { lines.all == ["a"] }
+        let problems = await events.pending().compactMap { if case .error(_, let message) = $0 { message } else { nil } }
+        expectEqual(
+            problems,
+            ["name", "ID"].map {
+                "A packet of the plugin multiplex was ignored, because of a limit: the \($0) of a channel has 9 bytes, and may have 8."
+            })
+        expectNil(client.end)
+        for token in tokens { token.cancel() }
+    }
+
     @Test func `streams carry messages both ways, and end`() async throws {
         let test = try await ServerUnderTest(Self.all)
         let lines = EventRecorder<String>()

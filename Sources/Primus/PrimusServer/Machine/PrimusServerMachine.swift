@@ -108,7 +108,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         let connection = Connection(
             spark: PrimusSparkInfo(id: sparkID ?? self.makeID(), request: request), framing: framing, isOverHTTP: overHTTP,
             needsText: request.field("b64") != nil, isSurplus: self.isFull, requests: requests,
-            channels: MultiplexMembers(limit: self.configuration.channelLimit))
+            channels: MultiplexMembers(limit: self.configuration.channelLimit, nameLimit: self.configuration.channelNameLimit))
         self.sparkIDs[ByteString(connection.id)] = id
         self.connections.insert(connection, id)
     }

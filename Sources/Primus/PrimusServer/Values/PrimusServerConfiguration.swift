@@ -70,8 +70,12 @@ public struct PrimusServerConfiguration: Sendable {
     /// The number of bytes of messages that may wait for the next request of a session over HTTP, and of 64 more for each message. The session ends
     /// when another message follows. The default is 4 MiB.
     public var sessionBacklogLimit = 4 << 20
-    /// The maximum number of channels that a client joins. The default is 1,000.
+    /// The maximum number of channels that a client joins. The default is 1,000. The names and IDs of all of them have at most as many times 256
+    /// bytes.
     public var channelLimit = 1_000
+    /// The maximum number of bytes of the name of a channel that a client joins, and of the ID that the client gives it. The default is 1,024. The
+    /// client doesn't join a channel with a longer one.
+    public var channelNameLimit = 1_024
     /// The time in which ``authorize`` decides. Otherwise, the client is rejected with the status 503. The default is 9 seconds: a listener rejects
     /// an upgrade itself that isn't decided in its `upgradeTimeout`, 10 seconds by default.
     public var authorizationTimeout: Duration = .seconds(9)

@@ -131,7 +131,7 @@ import Testing
     }
 
     @Test func `a server knows the channels of a client, in order and up to a limit`() throws {
-        var members = MultiplexMembers(limit: 2)
+        var members = MultiplexMembers(limit: 2, nameLimit: 10)
         let (a, b) = (MultiplexAddress(id: "2", channel: "a"), MultiplexAddress(id: "1", channel: "b"))
         let c = MultiplexAddress(id: "3", channel: "a")
         try expect(members.join(a))
@@ -146,6 +146,29 @@ import Testing
         try expect(members.join(c))
         expectEqual(members.endAll(), [b, c])
         expectEqual(members.count, 0)
+    }
+
+    @Test func `the names and IDs of channels have a limit each, and one together`() throws {
+        var members = MultiplexMembers(limit: 4, nameLimit: 400)
+        func address(_ id: Int, _ channel: Int) -> MultiplexAddress {
+            MultiplexAddress(id: String(repeating: "i", count: id), channel: String(repeating: "c", count: channel))
+        }
+        for (long, part) in [(address(401, 1), "ID"), (address(1, 401), "name")] {
+            let error = PrimusPluginError.limitReached(
+                plugin: "multiplex", "the \(part) of a channel has 401 bytes, and may have 400")
+            #expect(throws: error) { _ = try members.join(long) }
+        }
+        try expect(members.join(address(400, 400)))
+        // 4 times 256 bytes for all.
+        let error = PrimusPluginError.limitReached(
+            plugin: "multiplex", "the names and IDs of all channels of the client may have 1024 bytes")
+        #expect(throws: error) { _ = try members.join(address(24, 201)) }
+        try expect(members.join(address(24, 200)))
+        // What the client leaves makes room.
+        try members.leave(address(400, 400))
+        try expect(members.join(address(400, 399)))
+        expectEqual(members.endAll().count, 2)
+        try expect(members.join(address(400, 400)))
     }
 
     // MARK: Streams
