@@ -170,25 +170,52 @@ extension PrimusServerHandler {
     private func pass(_ request: ServedRequest, _ meaning: SessionRequest) {
         if case .refused(let response) = meaning { return request.refuse(response) }
         // The session may have ended since the request arrived.
-        if let session = self.session(meaning) { return request.pass(to: session) }
+        if let session = self.session(meaning) {
+            if request.waits { self.hasAsked(meaning) }
+            return request.pass(to: session)
+        }
         switch meaning {
-        case .engineIO(_, nil) where self.hasTooManyUnread: request.refuse(self.unreadRejection)
-        case .engineIO(let version, nil): request.pass(to: self.open(version, request.head))
+        case .engineIO(let version, nil):
+            if let rejection = self.makeRoom() { return request.refuse(rejection) }
+            request.pass(to: self.open(version, request.head))
         case .engineIO: request.refuse(Self.refusal(.unknownSession))
-        case .sockJS where request.waits && self.hasTooManyUnread: request.refuse(self.unreadRejection)
-        case .sockJS(let id) where request.waits: request.pass(to: self.open(id, request.head))
+        case .sockJS(let id) where request.waits:
+            if let rejection = self.makeRoom() { return request.refuse(rejection) }
+            request.pass(to: self.open(id, request.head))
         case .sockJS: request.refuse(Self.notFound)
         case .refused: break
         }
     }
 
-    /// The time after which a session counts as unread. A message to all clients answers all polls, and the next ones take a moment.
-    private static let unreadTime = Duration.seconds(1)
+    /// Makes room for a session whose client hasn't asked for messages yet, at the cost of the oldest one of those if need be.
+    ///
+    /// - Returns: The response to a client for which there is no room; `nil` if there is.
+    private func makeRoom() -> HTTPResponse? {
+        let count = self.sessions.withLock { $0.count }
+        let room = self.unreadSessions.withLock { unread in
+            unread.room(sessionCount: count, now: self.time.now) {
+                let sessions = self.sessions.withLock { Array($0.values) }
+                return sessions.count { $0.isUnread(for: UnreadSessions.time) }
+            }
+        }
+        switch room {
+        case .available: return nil
+        case .takes(let key):
+            if let session = self.sessions.withLock({ $0[key] }) {
+                self.connections.driver.step { machine, now, effects in machine.forgetUnread(session.id, now: now, &effects) }
+            }
+            return nil
+        case .none: return self.unreadRejection
+        }
+    }
 
-    private var hasTooManyUnread: Bool {
-        let limit = self.configuration.unreadSessionLimit
-        let sessions = self.sessions.withLock { $0.count >= limit ? Array($0.values) : [] }
-        return sessions.count >= limit && sessions.count { $0.isUnread(for: Self.unreadTime) } >= limit
+    /// The client of a session has asked for messages, other than with the request that has opened it.
+    private func hasAsked(_ meaning: SessionRequest) {
+        switch meaning {
+        case .engineIO(_, let sid?): self.unreadSessions.withLock { $0.remove(ByteString(sid)) }
+        case .sockJS(let id): self.unreadSessions.withLock { $0.remove(ByteString(id)) }
+        case .engineIO(_, nil), .refused: break
+        }
     }
 
     private var unreadRejection: HTTPResponse {
@@ -207,6 +234,7 @@ extension PrimusServerHandler {
             ignoresProbes: { [weak self] in self?.faults.ignoresProbes ?? false },
             onEnd: { [weak self] in self?.forget(key) })
         self.sessions.withLock { $0[key] = session }
+        self.unreadSessions.withLock { $0.add(key) }
         let events = self.connections.adopt(session, id: session.id) { machine, _, _ in
             machine.accepted(session.id, .engineIO(version, .server), request, overHTTP: true, sparkID: sid)
         }
@@ -227,6 +255,8 @@ extension PrimusServerHandler {
             return nil
         }
         if let existing { return existing }
+        // A stream waits for messages with its first request.
+        if SockJSServedRules.transport(of: request) == .xhr { self.unreadSessions.withLock { $0.add(key) } }
         let divided = DividedConnection(session, session.id, SockJSMessageDivider(), time: self.time)
         let adopted: any WebSocketConnection = self.trace.map { TracedConnection(divided, session.id, $0) } ?? divided
         let events = self.connections.adopt(adopted, id: session.id) { machine, _, _ in
@@ -267,6 +297,7 @@ extension PrimusServerHandler {
     }
 
     private func forget(_ key: ByteString) {
+        self.unreadSessions.withLock { $0.remove(key) }
         // Released outside the lock.
         _ = self.sessions.withLock { $0.removeValue(forKey: key) }
     }

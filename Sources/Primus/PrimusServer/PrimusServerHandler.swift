@@ -19,6 +19,7 @@ final class PrimusServerHandler: ListenerHandler {
     /// The sessions over HTTP: those of engine.io by the ID of the spark, and those of SockJS by the ID that the client chose.
     let sessions = Lock<[ByteString: any ServedRequests]>([:])
     let closedSessions = Lock(SockJSClosedSessions())
+    let unreadSessions: Lock<UnreadSessions>
 
     /// - Parameter seed: The seed of that number; `nil` to take it from the system's random numbers.
     init(
@@ -27,6 +28,7 @@ final class PrimusServerHandler: ListenerHandler {
     ) {
         (self.configuration, self.connections, self.time, self.trace) = (configuration, connections, time, trace)
         self.entropy = Lock(RandomSource(seed: seed))
+        self.unreadSessions = Lock(UnreadSessions(limit: configuration.unreadSessionLimit))
     }
 
     var faults: PrimusServerFaults {
@@ -179,6 +181,7 @@ final class PrimusServerHandler: ListenerHandler {
 
     func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
         if self.configuration.transformer == .engineIO, let sid = request.field("sid"), let session = self.engineIOSession(sid) {
+            self.unreadSessions.withLock { $0.remove(ByteString(sid)) }
             session.upgrade(connection, id: id)
             return session
         }

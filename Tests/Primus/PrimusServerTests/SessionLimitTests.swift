@@ -1,43 +1,102 @@
+@testable import PrimusServer
 import PrimusTesting
 import PrimusWire
 import RealtimeCore
+import RealtimeSystem
 import TestSupport
 import Testing
 
 /// The limits on sessions over HTTP whose clients don't ask for messages.
 @Suite(.timeLimit(.minutes(10))) struct SessionLimitTests {
-    @Test func `a client is rejected while too many sessions of engine.io have no reader`() async throws {
+    @Test func `another session of engine.io takes the place of the oldest one whose client has never asked`() async throws {
         let test = try await ServerUnderTest { ($0.transformer, $0.unreadSessionLimit) = (.engineIO, 2) }
-        let events = test.server.events
+        let ends = EventRecorder<CloseReason>()
+        let record = test.server.onDisconnection(on: CallbackExecutor { $0() }) { _, reason in ends.record(reason) }
         let sessions = try (0..<2).map { _ in try test.openEngineIO() }
-        let rejected = try test.start("/primus/?EIO=4&transport=polling")
-        expect(rejected.status == 503 && rejected.body.hasPrefix(#"{"error":"The server has as many sessions"#), "\(rejected.body)")
-        await expect(events.pending().contains(.rejected(status: 503)))
-        // A session with a reader, and one on a WebSocket, don't count. A client without polling isn't affected.
-        expectEqual(test.client("/primus/?EIO=4&transport=websocket").lines.count, 1)
+        // A session with a reader, and one on a WebSocket, don't count, although they are older.
         let poll = try test.start(sessions[0])
         expect(!poll.isEnded)
-        let moved = test.client(try test.openEngineIO().replacing("polling", with: "websocket"))
-        moved.send("2probe")
-        moved.send("5")
-        _ = try test.openEngineIO()
-        try expectEqual(test.start("/primus/?EIO=4&transport=polling").status, 503)
-        // The sessions end because their pings have no answer.
-        for _ in 0..<6 { test.clock.advance(by: .seconds(10)) }
-        try expectEqual(test.start("/primus/?EIO=4&transport=polling").status, 200)
+        let moved = test.client(sessions[1].replacing("polling", with: "websocket"))
+        for packet in ["2probe", "5"] { moved.send(packet) }
+        let others = try (0..<4).map { _ in try test.openEngineIO() }
+        expect(test.server.sparks.count == 4 && !poll.isEnded && moved.end == nil)
+        guard case .transport(let error)? = ends.all.first else { return expect(false, "\(ends.all)") }
+        expect(ends.all.count == 2 && error.message.hasPrefix("The client hasn't asked for its messages"))
+        for session in others[..<2] {
+            let answer = try test.start(session)
+            expect(answer.status == 400 && answer.body.contains("Session ID unknown"))
+        }
+        for session in others[2...] { try expect(!test.start(session).isEnded) }
+        record.cancel()
     }
 
-    @Test func `a client is rejected while too many sessions of SockJS have no reader`() async throws {
+    @Test func `another session of SockJS takes the place of the oldest one whose client has never asked`() async throws {
         let test = try await ServerUnderTest { ($0.transformer, $0.unreadSessionLimit) = (.sockjs, 1) }
         try expectEqual(test.start("/primus/0/a/xhr", method: "POST").body, "o\n")
-        for transport in ["xhr", "xhr_streaming"] {
-            try expectEqual(test.start("/primus/0/b/\(transport)", method: "POST").status, 503)
-        }
-        try expectEqual(test.start("/primus/0/b/eventsource").status, 503)
-        try expectEqual(test.start("/primus/0/a/xhr_send", method: "POST", body: "[]").status, 204)
-        let poll = try test.start("/primus/0/a/xhr", method: "POST")
-        let stream = try test.start("/primus/0/b/xhr_streaming", method: "POST")
+        for name in ["b", "c"] { try expectEqual(test.start("/primus/0/\(name)/xhr", method: "POST").body, "o\n") }
+        expectEqual(test.server.sparks.count, 1)
+        try expectEqual(test.start("/primus/0/b/xhr_send", method: "POST", body: "[]").status, 404)
+        try expectEqual(test.start("/primus/0/c/xhr_send", method: "POST", body: "[]").status, 204)
+        let poll = try test.start("/primus/0/c/xhr", method: "POST")
+        let stream = try test.start("/primus/0/d/xhr_streaming", method: "POST")
         expect(!poll.isEnded && stream.status == 200 && stream.body.hasSuffix("\no\n"))
+        try expectEqual(test.start("/primus/0/e/xhr", method: "POST").body, "o\n")
+        expectEqual(test.server.sparks.count, 3)
+    }
+
+    @Test(arguments: [PrimusTransformerKind.engineIO, .sockjs])
+    func `a client is rejected while too many clients that have asked before don't`(transformer: PrimusTransformerKind) async throws {
+        let test = try await ServerUnderTest { ($0.transformer, $0.unreadSessionLimit) = (transformer, 2) }
+        let events = test.server.events
+        let (isEngine, method) = (transformer == .engineIO, transformer == .engineIO ? "GET" : "POST")
+        func open(_ name: String) throws -> RawExchange {
+            try test.start(isEngine ? "/primus/?EIO=4&transport=polling" : "/primus/0/\(name)/xhr", method: method)
+        }
+        for name in ["a", "b"] {
+            try expectEqual(open(name).status, 200)
+            let spark = try #require(test.server.sparks.last)
+            let session = isEngine ? "/primus/?EIO=4&transport=polling&sid=\(spark.id)" : "/primus/0/\(name)/xhr"
+            try spark.write(1)
+            try expectEqual(test.start(session, method: method).status, 200)
+        }
+        test.clock.advance(by: .seconds(1))
+        let rejected = try open("c")
+        expect(rejected.status == 503 && rejected.body.hasPrefix(#"{"error":"The server has as many sessions"#), "\(rejected.body)")
+        await expect(events.pending().contains(.rejected(status: 503)))
+        // A client without polling isn't affected.
+        expectEqual(test.client(isEngine ? "/primus/?EIO=4&transport=websocket" : "/primus/0/w/websocket").lines.count, 1)
+        // The sessions end because their clients don't come back.
+        for _ in 0..<6 { test.clock.advance(by: .seconds(10)) }
+        try expectEqual(open("d").status, 200)
+    }
+
+    @Test func `the oldest session is found without looking at the others`() {
+        var unread = UnreadSessions(limit: 3)
+        let now = Instant(nanoseconds: 0)
+        var counts = 0
+        func room(_ sessions: Int, _ now: Instant, unread count: Int = 0) -> UnreadSessions.Room {
+            unread.room(sessionCount: sessions, now: now) {
+                counts += 1
+                return count
+            }
+        }
+        for name in ["a", "b", "c"] { unread.add(ByteString(name)) }
+        expectEqual(room(2, now), .available)
+        expect(room(3, now) == .takes(ByteString("a")) && counts == 0)
+        unread.add(ByteString("d"))
+        unread.remove(ByteString("b"))
+        // Others are counted once in a second.
+        expect(room(3, now, unread: 2) == .available && room(3, now, unread: 3) == .available && counts == 1)
+        let later = now.advanced(by: .seconds(1))
+        expect(room(3, later, unread: 3) == .takes(ByteString("c")) && counts == 2)
+        expect(room(3, later) == .available && unread.count == 1)
+        expect(room(3, later.advanced(by: .seconds(1)), unread: 3) == .takes(ByteString("d")))
+        expect(room(3, later.advanced(by: .seconds(2)), unread: 3) == .none)
+        for number in 0..<1_000 {
+            unread.add(ByteString("\(number)"))
+            unread.remove(ByteString("\(number)"))
+        }
+        expectEqual(unread.count, 0)
     }
 
     @Test(arguments: [PrimusTransformerKind.engineIO, .sockjs])
@@ -65,7 +124,10 @@ import Testing
         test.clock.advance(by: .milliseconds(999))
         try expectEqual(open("one more").status, 200)
         test.clock.advance(by: .milliseconds(1))
-        try expectEqual(open("too many").status, 503)
+        // It takes the place of one whose client has never asked.
+        expectEqual(test.server.sparks.count, 5)
+        try expectEqual(open("another one").status, 200)
+        expectEqual(test.server.sparks.count, 5)
     }
 
     @Test func `the rejected client reports the reason, and connects when there is room`() async throws {
@@ -78,12 +140,18 @@ import Testing
         endpoint.target = "/primus/?EIO=4&transport=polling"
         let session = RawExchange(other, HTTPRequest("GET", endpoint))
         expectEqual(session.status, 200)
+        // Its client has asked once.
+        let spark = try #require(primus.server.sparks.first)
+        endpoint.addQuery("sid", spark.id)
+        try spark.write(1)
+        expectEqual(RawExchange(other, HTTPRequest("GET", endpoint)).status, 200)
+        primus.clock.advance(by: .seconds(1))
         let error = await #expect(throws: PrimusError.self) { try await client.run() }
         expect(error?.status == 503 && error?.serverMessage?.hasPrefix("The server has as many sessions") == true)
         // The session has a reader.
-        endpoint.addQuery("sid", try #require(primus.server.sparks.first).id)
         let poll = RawExchange(other, HTTPRequest("GET", endpoint))
         expect(!poll.isEnded)
+        primus.clock.advance(by: .seconds(1))
         client.open()
         try await client.opened(within: .seconds(600))
         client.end()

@@ -588,6 +588,14 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         effects.commands.append(.close(id, code, reason: text))
     }
 
+    /// Ends a session over HTTP whose client has never asked for its messages, because another one needs its place.
+    mutating func forgetUnread(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        guard self.connections[id] != nil else { return }
+        effects.commands.append(.abandon(id))
+        let message = "The client hasn't asked for its messages since it opened the session, and another client needed its place."
+        self.closed(id, .transport(TransportError(.closed, message)), now: now, &effects)
+    }
+
     /// Ends all sparks, whose clients may reconnect.
     mutating func stop(now: Instant, _ effects: inout Effects<Self>) {
         for id in self.connections.ids { self.end(id, reconnects: true, &effects) }

@@ -65,7 +65,9 @@ public struct PrimusServerConfiguration: Sendable {
     /// The maximum number of clients. Others are rejected with the status 503. The default is 10,000.
     public var sparkLimit = 10_000
     /// The maximum number of sessions over HTTP whose clients have had no request that waits for messages for a second, or none since they have
-    /// opened the session. While there are as many, a client that would open another one is rejected with the status 503. The default is 1,000.
+    /// opened the session. While there are as many, another client takes the place of the oldest one whose client has never asked for messages: that
+    /// session ends. If there is none, because all of them have asked before, the other client is rejected with the status 503. The default is
+    /// 1,000.
     public var unreadSessionLimit = 1_000
     /// The number of bytes of messages that may wait for the next request of a session over HTTP, and of 64 more for each message. The session ends
     /// when another message follows. The default is 4 MiB.
