@@ -87,7 +87,9 @@ public final class PrimusServer: Sendable {
     @discardableResult
     public func start(on listener: any Listener) async throws(TransportError) -> ListenerAddress {
         if let problem = self.configuration.problem { throw TransportError(.unsupported, problem) }
-        return try await self.server.start(on: listener)
+        let address = try await self.server.start(on: listener)
+        self.handler.started(at: address)
+        return address
     }
 
     /// Stops the server: closes the connections and stops the listener. Clients reconnect; to prevent that, call ``endAll()`` first.

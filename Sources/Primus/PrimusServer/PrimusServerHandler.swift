@@ -20,6 +20,8 @@ final class PrimusServerHandler: ListenerHandler {
     let sessions = Lock<[ByteString: any ServedRequests]>([:])
     let closedSessions = Lock(SockJSClosedSessions())
     let unreadSessions: Lock<UnreadSessions>
+    /// Whether the server's own listener has a loopback address.
+    private let isOnLoopback = Lock(false)
 
     /// - Parameter seed: The seed of that number; `nil` to take it from the system's random numbers.
     init(
@@ -70,6 +72,7 @@ final class PrimusServerHandler: ListenerHandler {
         guard let rest = self.rest(of: request) else {
             return responder.respond(Self.text(404, "There is no server of Primus at this path."))
         }
+        if let refusal = self.foreignRefusal(of: request) { return responder.respond(self.reporting(refusal)) }
         let origin = request.headers["Origin"]
         if let origin, let refusal = Self.refusal(of: origin, request) { return responder.respond(self.reporting(refusal)) }
         if request.method == "OPTIONS", origin != nil, request.headers["Access-Control-Request-Method"] != nil {
@@ -127,6 +130,7 @@ final class PrimusServerHandler: ListenerHandler {
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
         if self.connections.isShutDown { return .reject(Self.stopped) }
         guard let rest = self.rest(of: request) else { return .reject(Self.text(404, "There is no server of Primus at this path.")) }
+        if let refusal = self.foreignRefusal(of: request) { return .reject(self.reporting(refusal)) }
         return .later { responder in
             self.authorize(request, isOfSession: request.field("sid").map { self.engineIOSession($0) != nil } ?? false) { decision in
                 responder.onCancel { decision.cancel() }
@@ -285,6 +289,26 @@ final class PrimusServerHandler: ListenerHandler {
     }
 
     static func refusal(_ refusal: EngineIOError.Refusal) -> HTTPResponse { EngineIOServedRules.refusal(refusal) }
+
+    /// The server's own listener has started.
+    func started(at address: ListenerAddress) { self.isOnLoopback.withLock { $0 = LoopbackName.matches(address.host) } }
+
+    /// The response to a request of a page of another host, if the server is reachable only locally and serves local pages alone; `nil` for others.
+    ///
+    /// A page that has the server's address under a name of its own (DNS rebinding) needs no field `Origin` for some requests, so the field `Host`
+    /// is checked as well.
+    private func foreignRefusal(of request: HTTPRequestHead) -> HTTPResponse? {
+        if self.configuration.allowsForeignOrigins { return nil }
+        let isLocalHost = request.headers["Host"].map(LoopbackName.matches(hostField:))
+        // A server with a shared listener doesn't know its address, and browsers state the one that they use.
+        guard isLocalHost ?? false || self.isOnLoopback.withLock({ $0 }) else { return nil }
+        let isLocalPage = request.headers["Origin"].map { LoopbackName.host(of: $0) != nil } ?? true
+        if isLocalHost ?? true, isLocalPage { return nil }
+        return Self.text(
+            403,
+            "The server is reachable only locally, and refuses the pages of other hosts. To accept them, set allowsForeignOrigins, or the option "
+                + "--allow-foreign-origins of the tool.")
+    }
 
     /// The response to a request of a page whose origin isn't one, or with a method that Primus doesn't allow pages; `nil` for others.
     ///

@@ -15,7 +15,7 @@ enum HubOrigin: Hashable, Sendable {
             return
         }
         // A server with a shared listener doesn't know its address, and browsers state the one that they use.
-        let isOnLoopback = isOnLoopback || request.headers["Host"].flatMap { LoopbackName.host(of: "http://\($0)") } != nil
+        let isOnLoopback = isOnLoopback || request.headers["Host"].map(LoopbackName.matches(hostField:)) ?? false
         if configuration.allowedOrigins.contains(where: { $0 == "*" || $0.lowercased() == origin.lowercased() }) {
             self = .allowed(origin)
         } else if !isOnLoopback {

@@ -49,6 +49,45 @@ import Testing
         try await expectNil(test.request("/primus/spec").head.headers["Access-Control-Allow-Origin"])
     }
 
+    @Test(
+        arguments: [
+            ("http://evil.example", nil, 403), ("null", nil, 403), ("http://127.0.0.1.evil.example", nil, 403),
+            ("http://localhost:3000", nil, 200),
+            ("http://[::1]:3000", nil, 200), (nil, nil, 200),
+            // A page whose name leads to this machine (DNS rebinding) needs no origin.
+            (nil, "evil.example:8080", 403), ("http://evil.example:8080", "evil.example:8080", 403), (nil, "127.0.0.1:8080", 200),
+            (nil, "[::1]:8080", 200), (nil, "::1:8080", 200), (nil, "::1", 200), (nil, "localhost", 200),
+        ] as [(String?, String?, Int)])
+    func `a server on a loopback address can refuse the pages of other hosts`(origin: String?, host: String?, status: Int) async throws {
+        for allows in [false, true] {
+            let network = InMemoryNetwork(clock: ManualClock())
+            var configuration = PrimusServerConfiguration()
+            (configuration.allowsForeignOrigins, configuration.transformer) = (allows, .engineIO)
+            let server = PrimusServer(network: network, configuration: configuration, log: .none)
+            let address = try await server.start(on: network.listener(host: "127.0.0.1"))
+            var headers = HTTPHeaders()
+            (headers["Origin"], headers["Host"]) = (origin, host)
+            for target in ["/primus/spec", "/primus/?EIO=4&transport=polling"] {
+                let endpoint = Endpoint(scheme: "http", host: "127.0.0.1", port: address.port, target: target)
+                let response = try await network.transports().http.send(HTTPRequest("GET", endpoint, headers: headers, body: []))
+                expectEqual(response.head.status, allows ? 200 : status, "\(target)")
+                let allowed = response.head.headers["Access-Control-Allow-Origin"]
+                expectEqual(allowed, response.head.status == 200 ? origin : nil)
+                if response.head.status == 403 { expect(self.text(response).contains("set allowsForeignOrigins")) }
+            }
+            let client = RawClient(network.transports().webSocket, address, "/primus/?EIO=4&transport=websocket", headers)
+            expectEqual(client.end == nil, allows || status == 200)
+            withExtendedLifetime(server) {}
+        }
+    }
+
+    @Test func `a server that refuses foreign pages serves all of them if its address isn't local`() async throws {
+        let test = try await ServerUnderTest { $0.allowsForeignOrigins = false }
+        try await expectEqual(test.request("/primus/spec", headers: ["Origin": "http://x.test", "Host": "server.test"]).head.status, 200)
+        // With a listener that it shares, the server doesn't know its address, and browsers state the one that they use.
+        try await expectEqual(test.request("/primus/spec", headers: ["Origin": "http://x.test", "Host": "localhost:1"]).head.status, 403)
+    }
+
     @Test func `a rejected client receives the status, the fields and the message`() async throws {
         let test = try await ServerUnderTest { configuration in
             configuration.authorize = { request in

@@ -607,6 +607,20 @@ struct PrimusProcessTests {
         }
     }
 
+    @Test(arguments: [([], 403), (["--allow-foreign-origins"], 200)] as [([String], Int)])
+    func `a local server refuses the web pages of other hosts, unless they are allowed`(_ options: [String], _ status: Int) async throws {
+        let tool = try Tool(["serve", "primus"] + options)
+        let url = try await self.ready(tool)
+        for headers: HTTPHeaders in [["Origin": "https://example.org"], ["Origin": "null"]] {
+            let request = HTTPRequest("GET", try Endpoint(url + "/spec"), headers: headers, body: [])
+            try await expectEqual(SocketHTTPTransport().send(request, bodyLimit: 1 << 10).head.status, status)
+        }
+        let local = HTTPRequest("GET", try Endpoint(url + "/spec"), headers: ["Origin": "http://localhost:3000"], body: [])
+        try await expectEqual(SocketHTTPTransport().send(local, bodyLimit: 1 << 10).head.status, 200)
+        tool.process.signal(SIGTERM)
+        await expectEqual(tool.end().status, 0)
+    }
+
     @Test func `a server with a token rejects clients without it, and prints no token`() async throws {
         let tool = try Tool(["serve", "primus", "--token", "opensesame"])
         let url = try await self.ready(tool)
@@ -614,6 +628,12 @@ struct PrimusProcessTests {
         try await expectEqual(Tool.run(["primus", "write", url, "1", "--count", "1"]).status, 1)
         for options in [["--token", "opensesame"], ["--token", "opensesame", "--token-parameter", "token"]] {
             try await expectEqual(Tool.run(["primus", "write", url, "1", "--count", "1"] + options).status, 0)
+        }
+        // A request states one token.
+        let authorization = ServePrimusCommand.authorization("opensesame")
+        for (query, isAccepted) in [("token=opensesame", true), ("token=a&token=opensesame", false), ("token=opensesame&token=a", false)] {
+            let decision = await authorization(HTTPRequestHead(method: "GET", target: "/primus?\(query)"))
+            expectEqual({ if case .accept = decision { true } else { false } }(), isAccepted, "\(query)")
         }
         tool.process.signal(SIGTERM)
         let end = await tool.end()

@@ -78,6 +78,14 @@ public struct PrimusServerConfiguration: Sendable {
     /// The maximum number of bytes of the name of a channel that a client joins, and of the ID that the client gives it. The default is 1,024. The
     /// client doesn't join a channel with a longer one.
     public var channelNameLimit = 1_024
+    /// Whether web pages of any origin may use a server on a loopback address. The default is `true`, as in Primus, which allows pages of any origin
+    /// to read its responses; ``authorize`` decides about clients.
+    ///
+    /// If it is `false`, such a server responds to a request with the status 403 if its field `Origin` or `Host` names another host than a loopback
+    /// address or `localhost`, with any port. Otherwise, every page that a developer visits could use a server on the same machine that authorizes
+    /// all clients. It has no effect on other servers. The tool `realtime serve primus` sets it to `false`, unless it has the option
+    /// `--allow-foreign-origins`.
+    public var allowsForeignOrigins = true
     /// The time in which ``authorize`` decides. Otherwise, the client is rejected with the status 503. The default is 9 seconds: a listener rejects
     /// an upgrade itself that isn't decided in its `upgradeTimeout`, 10 seconds by default.
     public var authorizationTimeout: Duration = .seconds(9)

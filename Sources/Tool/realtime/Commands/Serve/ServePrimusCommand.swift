@@ -32,6 +32,12 @@ struct ServePrimusCommand: Command {
             .token(
                 "Accept only clients with this access token, in the field Authorization after Bearer, as the password after Basic, or as the "
                     + "parameter token of the query.", environmentVariable: Secret.primusVariable), .tokenFile,
+            .flag(
+                "allow-foreign-origins",
+                """
+                Also serve web pages of other hosts, as Primus does. Without it, a server that is reachable only locally responds to their \
+                requests with the status 403, so that no page that you visit can use it.
+                """),
             .json, .timestamps,
             .verbose("Also print every message that is received or sent, with its framing."),
         ],
@@ -62,6 +68,7 @@ struct ServePrimusCommand: Command {
         if configuration.allowsEIO3, configuration.transformer != .engineIO || configuration.version == .v6 {
             throw arguments.usageError("The option '--allow-eio3' requires '--transformer engine.io' and version 8")
         }
+        configuration.allowsForeignOrigins = arguments.has("allow-foreign-origins")
         self.configuration = configuration
         self.token = try Secret(arguments, "token")
         self.isVerbose = arguments.has("verbose")
@@ -108,6 +115,8 @@ struct ServePrimusCommand: Command {
         { request in
             let fields = PercentEncoding.fields(request.query) ?? []
             var candidates = fields.filter { $0.name == "token" }.map(\.value)
+            // One that states several tokens could try one after the other, and proxies may see another one than the server.
+            if candidates.count > 1 { candidates = [] }
             let parts = (request.headers["Authorization"] ?? "").split(separator: " ", maxSplits: 1).map(String.init)
             switch parts.first?.lowercased() {
             case "bearer": candidates += parts.dropFirst()
