@@ -67,7 +67,8 @@ import Testing
         Invalid("a Host with a port that is not a number", "GET / HTTP/1.1\r\nHost: a:b\r\n\r\n"),
         Invalid("a Host with a port above 65535", "GET / HTTP/1.1\r\nHost: a:65536\r\n\r\n"),
         Invalid("a Host with two ports", "GET / HTTP/1.1\r\nHost: a:1:2\r\n\r\n"),
-        Invalid("a Host with an IPv6 address without brackets", "GET / HTTP/1.1\r\nHost: ::1\r\n\r\n"),
+        Invalid("a Host with an incomplete IPv6 address", "GET / HTTP/1.1\r\nHost: fe80:1:2:3\r\n\r\n"),
+        Invalid("a Host with an IPv6 address and a port that is not a number", "GET / HTTP/1.1\r\nHost: ::1:x\r\n\r\n"),
         Invalid("a Host with an IPv6 address without a closing bracket", "GET / HTTP/1.1\r\nHost: [::1\r\n\r\n"),
         Invalid("a Host with text after the closing bracket", "GET / HTTP/1.1\r\nHost: [::1]a\r\n\r\n"),
         Invalid("a Host with a name in brackets", "GET / HTTP/1.1\r\nHost: [a.example]\r\n\r\n"),
@@ -121,8 +122,7 @@ import Testing
 
     @Test(arguments: [
         "a", "A.example", "a.example.", "a_b", "xn--bcher-kva.example", "127.0.0.1", "a:80", "a:", "[::1]", "[::ffff:127.0.0.1]:8080",
-        "%61",
-        "",
+        "%61", "", "::1", "::1:4801", "fe80::1:2", "1:2:3:4:5:6:7:8:80", "::ffff:127.0.0.1:80",
     ])
     func `a valid Host is accepted`(_ host: String) {
         let found = decodeRequests("GET / HTTP/1.1\r\nHost: \(host)\r\n\r\n")

@@ -37,6 +37,16 @@ enum HTTPCharacters {
         return port.isEmpty || UInt16(String(decoding: port, as: UTF8.self)) != nil
     }
 
+    /// Whether the bytes are an IPv6 address without brackets, with or without a port. The standard doesn't allow it, and clients such as those for
+    /// Node send it in the field `Host`.
+    static func isBareAddress(_ bytes: [UInt8]) -> Bool {
+        let colon = UInt8(ascii: ":")
+        // An address has at most 45 bytes, and seven colons unless two of them stand for a part that is left out.
+        let isShort = zip(bytes, bytes.dropFirst()).contains { $0 == colon && $1 == colon }
+        guard bytes.count <= 51, isShort || 7...8 ~= bytes.count(where: { $0 == colon }) else { return false }
+        return bytes.allSatisfy { Hex.value($0) != nil || $0 == colon || $0 == UInt8(ascii: ".") }
+    }
+
     /// Whether the bytes are a host name or an IPv4 address (RFC 3986 section 3.2.2).
     private static func isRegisteredName(_ bytes: ArraySlice<UInt8>) -> Bool {
         var index = bytes.startIndex

@@ -112,7 +112,7 @@ package struct HTTPRequestDecoder: Sendable {
         guard hosts.count == 1 || hosts.isEmpty && minorVersion == 0 else {
             throw .malformed("The client sent \(hosts.isEmpty ? "no Host field" : "more than one Host field").")
         }
-        guard hosts.allSatisfy({ HTTPCharacters.isAuthority(Array($0.utf8)) }) else {
+        guard hosts.map({ Array($0.utf8) }).allSatisfy({ HTTPCharacters.isAuthority($0) || HTTPCharacters.isBareAddress($0) }) else {
             throw .malformed("The client sent an invalid Host field.")
         }
         let framing = try HTTPBodyFraming.ofRequest(head.headers, minorVersion: minorVersion)
