@@ -116,7 +116,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
             self.waiting = self.noRequest(now: now)
             return commands + [.respond(id, response)]
         case .stream(let head, let first):
-            self.waiting = .stream(id, bytes: first.count, isPaused: false)
+            self.waiting = .stream(id, bytes: 0, isPaused: false)
             commands.append(.begin(id, head))
             if !first.isEmpty { commands.append(.write(id, first)) }
         }

@@ -16,7 +16,8 @@ package protocol HTTPServedConnectionRules: Sendable {
     /// The time in which a client takes the last messages of a connection that the owner has closed, and the end. By default, 5 seconds.
     var closeTimeout: Duration { get }
 
-    /// The number of bytes of a stream after which it ends, and the client is expected to open another one; `nil` for no limit.
+    /// The number of bytes of a stream, without its first piece, after which it ends, and the client is expected to open another one; `nil` for no
+    /// limit.
     var streamLimit: Int? { get }
 
     /// Decides about a request that waits for messages.

@@ -54,7 +54,8 @@ public struct PrimusServerConfiguration: Sendable {
     public var sockJSHeartbeatInterval: Duration = .seconds(25)
     /// The time after which a session of SockJS over HTTP ends whose client receives no messages, at least 1 ms. The default is 5 seconds.
     public var sockJSDisconnectDelay: Duration = .seconds(5)
-    /// The number of bytes after which a response of SockJS ends, so that the client opens another one. The default is 128 KiB.
+    /// The number of bytes after which a response of SockJS ends, so that the client opens another one. The first piece, with which a stream begins,
+    /// doesn't count. The default is 128 KiB.
     public var sockJSResponseLimit = 128 << 10
     /// Whether clients of engine.io 3 may connect to a server with ``Version/v8``. The default is `false`.
     public var allowsEIO3 = false
