@@ -137,6 +137,62 @@ import Testing
         events.cancel()
     }
 
+    @Test func `a server waits for an acknowledgement on a channel, until the client answers, leaves or disconnects`() async throws {
+        let test = try await ServerUnderTest(Self.all)
+        let channels = EventRecorder<PrimusSparkChannel>()
+        let messages = EventRecorder<PrimusServerPayload>()
+        let token = test.server.onChannel("a", on: CallbackExecutor { $0() }) { event in
+            switch event {
+            case .joined(let channel): channels.record(channel)
+            case .message(_, let payload): messages.record(payload)
+            case .left: break
+            }
+        }
+        let client = test.client()
+        client.send(#"[1,"1","a"]"#, #"[1,"2","a"]"#)
+        let (first, second) = (try #require(channels.all.first), try #require(channels.all.last))
+        let sum = Task { try await first.call("add", 1, 2) }
+        try await eventually { client.lines == [#"[0,"1","a",{"type":0,"data":["add",1,2],"id":1}]"#] }
+        let failing = [first, first, second].map { channel in Task { try await channel.call("later") } }
+        try await eventually { client.lines.count == 4 }
+        client.send(#"[0,"1","a",{"id":1,"type":1,"data":[3]}]"#)
+        let total = try await sum.value.decode(Int.self)
+        expectEqual(total, 3)
+        // Once.
+        let events = test.server.events
+        client.send(#"[0,"1","a",{"id":1,"type":1,"data":[4]}]"#)
+        await expect(
+            events.pending().contains { if case .error(_, let message) = $0 { message.contains("no caller waits") } else { false } })
+        client.send(#"[2,"1","a"]"#)
+        for call in failing[..<2] { await #expect(throws: PrimusServerError.leftChannel("a")) { try await call.value } }
+        await #expect(throws: PrimusServerError.leftChannel("a")) { try await first.call("later") }
+        client.socket.close()
+        await #expect(throws: PrimusServerError.disconnected) { try await failing[2].value }
+        await #expect(throws: PrimusServerError.disconnected) { try await second.call("later") }
+        expect(messages.all.isEmpty)
+        token.cancel()
+    }
+
+    @Test func `a call on a channel ends at its limit, and when the server ends the channel`() async throws {
+        let test = try await ServerUnderTest(Self.all)
+        let channels = EventRecorder<PrimusSparkChannel>()
+        let token = test.server.onChannel("a", on: CallbackExecutor { $0() }) {
+            if case .joined(let channel) = $0 { channels.record(channel) }
+        }
+        let client = test.client()
+        client.send(#"[1,"1","a"]"#)
+        let channel = try #require(channels.all.first)
+        let late = Task { try await channel.call("late", within: .seconds(2)) }
+        try await eventually { client.lines.count == 1 }
+        test.clock.advance(by: .seconds(2))
+        await #expect(throws: PrimusServerError.timedOut(after: .seconds(2))) { try await late.value }
+        let ended = Task { try await channel.call("ended") }
+        try await eventually { client.lines.count == 2 }
+        channel.end()
+        await #expect(throws: PrimusServerError.leftChannel("a")) { try await ended.value }
+        token.cancel()
+    }
+
     @Test func `a client that disconnects leaves its channels`() async throws {
         let test = try await ServerUnderTest { ($0.plugins, $0.channelLimit) = ([.multiplex], 1) }
         let lines = EventRecorder<String>()

@@ -63,8 +63,24 @@ struct PrimusServerMachine: EmbeddedServerMachine {
     private let epoch: Int64
     private(set) var connections = ConnectionTable<Connection>()
     private var sparkIDs: [ByteString: ConnectionID] = [:]
-    /// The waiting callers, with the connection and the number of what they wait for.
-    private var waiters: [WaiterID: (connection: ConnectionID, isRequest: Bool, number: UInt64)] = [:]
+    /// What a caller waits for.
+    private struct Waiting: Sendable {
+        let connection: ConnectionID
+        let isRequest: Bool
+        let number: UInt64
+        /// The channel of an acknowledgement.
+        var channel: MultiplexAddress?
+    }
+
+    /// A client's membership of a channel.
+    private struct Membership: Hashable, Sendable {
+        let connection: ConnectionID
+        let id: ByteString
+    }
+
+    private var waiters: [WaiterID: Waiting] = [:]
+    /// The callers that wait for an acknowledgement on a channel.
+    private var channelCalls: [Membership: Set<WaiterID>] = [:]
     private var timers = Deadlines<Timer, Void>()
     var stopsPings = false
     /// The IDs of the sparks. A client must not be able to predict the IDs of others.
@@ -308,14 +324,16 @@ struct PrimusServerMachine: EmbeddedServerMachine {
             if isNew == true { self.deliver(.joined(connection.spark, address), &effects) }
         case .multiplex(.unsubscribe(let address)):
             _ = try self.withConnection(id) { connection throws(PrimusPluginError) in try connection.channels.leave(address) }
+            self.endCalls(on: address, of: id, &effects)
             self.deliver(.left(connection.spark, address), &effects)
         case .multiplex(.message(let address, let payload)):
             try connection.channels.check(address)
-            // The message on a channel may be an event of the emitter.
-            if case .packet(.emitter(.event(let name, let arguments, let number))) = self.pluginReader.read(payload) {
+            // The message on a channel may be a packet of the emitter.
+            switch self.pluginReader.read(payload) {
+            case .packet(.emitter(.event(let name, let arguments, let number))):
                 self.deliver(.event(connection.spark, address, name, arguments, acknowledgement: number), &effects)
-            } else {
-                self.deliver(.channelMessage(connection.spark, address, payload), &effects)
+            case .packet(.emitter(let acknowledgement)): try self.received(id, .emitter(acknowledgement), &effects)
+            default: self.deliver(.channelMessage(connection.spark, address, payload), &effects)
             }
         case .substream(.message(let name, let payload)): self.deliver(.substreamMessage(connection.spark, name, payload), &effects)
         case .substream(.end(let name)): self.deliver(.substreamEnded(connection.spark, name), &effects)
@@ -333,20 +351,49 @@ struct PrimusServerMachine: EmbeddedServerMachine {
     }
 
     private mutating func answer(_ waiter: WaiterID?, _ payload: PrimusPayload, _ effects: inout Effects<Self>) {
-        guard let waiter, self.waiters.removeValue(forKey: waiter) != nil else { return }
+        guard let waiter, self.takeWaiting(waiter) != nil else { return }
         effects.resume(waiter, .success(payload))
     }
 
+    private mutating func takeWaiting(_ waiter: WaiterID) -> Waiting? {
+        guard let waiting = self.waiters.removeValue(forKey: waiter) else { return nil }
+        guard let channel = waiting.channel else { return waiting }
+        let membership = Membership(connection: waiting.connection, id: ByteString(channel.id))
+        self.channelCalls[membership]?.remove(waiter)
+        if self.channelCalls[membership]?.isEmpty ?? false { self.channelCalls[membership] = nil }
+        return waiting
+    }
+
     /// Sends an event that the client acknowledges, and waits.
+    ///
+    /// - Parameter channel: The channel of multiplex on which the event is sent; `nil` for none.
     mutating func call(
-        _ name: String, _ arguments: PrimusArguments, on spark: String, _ waiter: WaiterID, _ effects: inout Effects<Self>
+        _ name: String, _ arguments: PrimusArguments, on spark: String, channel: MultiplexAddress? = nil, _ waiter: WaiterID,
+        _ effects: inout Effects<Self>
     ) {
-        guard let id = self.openConnection(spark), let number = self.connections.update(id, { $0.calls.nextID() }) else {
+        guard let id = self.openConnection(spark), let connection = self.connections[id] else {
             return effects.resume(waiter, .failure(.disconnected))
         }
+        if let channel, !connection.channels.contains(channel) {
+            return effects.resume(waiter, .failure(.leftChannel(channel.channel)))
+        }
+        guard let number = self.connections.update(id, { $0.calls.nextID() }) else { return }
         self.connections.update(id) { $0.calls.begin(number, waiter) }
-        self.waiters[waiter] = (id, false, number)
-        self.send(.emitter(.event(name: name, arguments, id: Int64(number))), to: id, &effects)
+        self.waiters[waiter] = Waiting(connection: id, isRequest: false, number: number, channel: channel)
+        if let channel { self.channelCalls[Membership(connection: id, id: ByteString(channel.id)), default: []].insert(waiter) }
+        let event = PrimusPluginPacket.emitter(.event(name: name, arguments, id: Int64(number)))
+        guard let channel else { return self.send(event, to: id, &effects) }
+        self.send(.multiplex(.message(channel, PrimusPluginWriter(self.coding).payload(event))), to: id, &effects)
+    }
+
+    /// Ends the calls on a channel that the client has left.
+    private mutating func endCalls(on channel: MultiplexAddress, of id: ConnectionID, _ effects: inout Effects<Self>) {
+        let waiters = self.channelCalls.removeValue(forKey: Membership(connection: id, id: ByteString(channel.id))) ?? []
+        for waiter in waiters.sorted() {
+            guard let waiting = self.waiters.removeValue(forKey: waiter) else { continue }
+            self.connections.update(id) { _ = $0.calls.end(waiting.number) }
+            effects.resume(waiter, .failure(.leftChannel(channel.channel)))
+        }
     }
 
     /// Sends a request, and waits for the response.
@@ -360,12 +407,12 @@ struct PrimusServerMachine: EmbeddedServerMachine {
                     return (number, connection.requests.id(number))
                 })
         else { return effects.resume(waiter, .failure(.disconnected)) }
-        self.waiters[waiter] = (id, true, number)
+        self.waiters[waiter] = Waiting(connection: id, isRequest: true, number: number)
         self.send(.responder(.request(id: text, payload)), to: id, &effects)
     }
 
     mutating func cancelled(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {
-        guard let waiting = self.waiters.removeValue(forKey: waiter) else { return }
+        guard let waiting = self.takeWaiting(waiter) else { return }
         self.connections.update(waiting.connection) { connection in
             if waiting.isRequest { _ = connection.requests.end(waiting.number) } else { _ = connection.calls.end(waiting.number) }
         }
@@ -549,6 +596,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
             (try? self.withConnection(id) { connection throws(PrimusPluginError) in try connection.channels.leave(address) }) != nil
         else { return }
         self.send(.multiplex(.unsubscribe(address)), to: id, &effects)
+        self.endCalls(on: address, of: id, &effects)
         self.deliver(.left(info, address), &effects)
     }
 
@@ -614,7 +662,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         self.timers.remove(.transport(id))
         if self.connections.isEmpty { self.timers.remove(.pings) }
         for waiter in connection.calls.endAll() + connection.requests.endAll() {
-            self.waiters[waiter] = nil
+            _ = self.takeWaiting(waiter)
             effects.resume(waiter, .failure(.disconnected))
         }
         guard connection.isReported else { return }

@@ -103,6 +103,26 @@ public struct PrimusSparkChannel: Sendable {
         server.driver.step { _ = $0.write(.multiplex(.message(self.address, payload)), to: self.spark.id, &$2) }
     }
 
+    /// Sends an event of primus-emitter on the channel, and waits for the client's acknowledgement.
+    ///
+    /// - Parameters:
+    ///   - event: The name of the event.
+    ///   - arguments: The arguments.
+    ///   - limit: How long to wait. The default is 30 seconds.
+    /// - Returns: The arguments of the acknowledgement.
+    /// - Throws: ``PrimusServerError`` if the client leaves the channel, disconnects or doesn't answer in time, or the task is cancelled, and the
+    ///   errors of ``send(_:_:)``.
+    public func call<each Argument: Encodable>(
+        _ event: String, _ arguments: repeat each Argument, within limit: Duration = .seconds(30)
+    ) async throws -> PrimusEventArguments {
+        let arguments = try self.spark.server.arguments(event, repeat each arguments)
+        if Task.isCancelled { throw PrimusServerError.cancelled }
+        let reply = try await self.spark.server.driver.awaitResult(limit: limit) { machine, waiter, _, effects in
+            machine.call(event, arguments, on: self.spark.id, channel: self.address, waiter, &effects)
+        }
+        return PrimusEventArguments(arguments: PrimusArguments(acknowledgement: reply))
+    }
+
     /// Ends the client's membership, which is reported as ``PrimusChannelEvent/left(_:)``. The client doesn't join again.
     public func end() { self.spark.server.driver.step { $0.endChannel(self.address, of: self.spark.id, &$2) } }
 }

@@ -27,6 +27,8 @@ public enum PrimusServerEvent: Sendable, Hashable {
 public enum PrimusServerError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The client has disconnected.
     case disconnected
+    /// The client has left the channel with this name, or the server has ended its membership.
+    case leftChannel(String)
     /// The client didn't answer within the time limit.
     case timedOut(after: Duration)
     /// The task was cancelled.
@@ -40,6 +42,7 @@ public enum PrimusServerError: Error, Hashable, Sendable, CustomStringConvertibl
     public var description: String {
         switch self {
         case .disconnected: "The client has disconnected."
+        case .leftChannel(let name): "The client has left the channel \(name)."
         case .timedOut(let limit): "The client didn't answer within \(limit)."
         case .cancelled: "The task was cancelled."
         case .pluginDisabled(let name): "The server doesn't use the plugin \(name). Add it to the plugins of its configuration."
