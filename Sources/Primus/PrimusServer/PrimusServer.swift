@@ -141,6 +141,36 @@ public final class PrimusServer: Sendable {
         self.driver.step { machine, _, effects in machine.write(packet, &effects) }
     }
 
+    /// Sends an event of primus-emitter to all clients. It is encoded once, on the calling thread.
+    ///
+    /// - Parameters:
+    ///   - event: The name of the event.
+    ///   - arguments: The arguments.
+    /// - Throws: ``PrimusServerError`` if the plugin is switched off or the name is reserved, or the errors of ``write(_:)``.
+    public func send<each Argument: Encodable>(_ event: String, _ arguments: repeat each Argument) throws {
+        let arguments = try self.sparkServer.arguments(event, repeat each arguments)
+        self.driver.step { machine, _, effects in machine.write(.emitter(.event(name: event, arguments, id: nil)), &effects) }
+    }
+
+    /// Sends an event of primus-emit to all clients. It is encoded once, on the calling thread.
+    ///
+    /// - Parameters:
+    ///   - event: The name of the event.
+    ///   - arguments: The arguments.
+    /// - Throws: ``PrimusServerError`` if the plugin is switched off or the name is reserved, or the errors of ``write(_:)``.
+    public func emit<each Argument: Encodable>(_ event: String, _ arguments: repeat each Argument) throws {
+        try self.sparkServer.validateEmit(event)
+        let arguments = try PrimusArguments(event, repeat each arguments, in: self.sparkServer.coding)
+        self.driver.step { machine, _, effects in machine.write(.emit(EmitPacket(name: event, arguments)), &effects) }
+    }
+
+    /// Sends an event whose arguments' number isn't known to the compiler to all clients, with primus-emitter or, if the server has that alone,
+    /// with primus-emit.
+    package func send(_ event: String, values: [PrimusValue]) throws {
+        let packet = try self.sparkServer.packet(event, values: values)
+        self.driver.step { machine, _, effects in machine.write(packet, &effects) }
+    }
+
     /// Ends the connections of all clients, which don't reconnect.
     public func endAll() { self.driver.step { machine, _, effects in machine.endAll(&effects) } }
 

@@ -230,7 +230,8 @@ extension PrimusServerHandler {
         let key = ByteString(sid)
         let session = EngineIOServedSession(
             rules, version, messageLimit: self.configuration.messageLimit, time: self.time,
-            backlogBytes: self.configuration.sessionBacklogLimit, probeTimeout: self.configuration.engineProbeTimeout, trace: self.trace,
+            backlogBytes: self.configuration.sessionBacklogLimit, sharedBacklog: self.sharedBacklog,
+            probeTimeout: self.configuration.engineProbeTimeout, trace: self.trace,
             ignoresProbes: { [weak self] in self?.faults.ignoresProbes ?? false },
             onEnd: { [weak self] in self?.forget(key) })
         self.sessions.withLock { $0[key] = session }
@@ -246,7 +247,7 @@ extension PrimusServerHandler {
         let key = ByteString(id)
         let session = HTTPServedConnection(
             SockJSServedRules(self.configuration, onClose: { [weak self] in self?.remember($0, of: key) }), time: self.time,
-            backlogBytes: self.configuration.sessionBacklogLimit,
+            backlogBytes: self.configuration.sessionBacklogLimit, sharedBacklog: self.sharedBacklog,
             onEnd: { [weak self] _ in self?.forget(key) })
         // Another request may have opened the session since this one was authorized.
         let existing = self.sessions.withLock { sessions -> (any ServedRequests)? in

@@ -20,6 +20,8 @@ final class PrimusServerHandler: ListenerHandler {
     let sessions = Lock<[ByteString: any ServedRequests]>([:])
     let closedSessions = Lock(SockJSClosedSessions())
     let unreadSessions: Lock<UnreadSessions>
+    /// The messages that wait for the clients of all sessions over HTTP.
+    let sharedBacklog: SharedBacklog
     /// Whether the server's own listener has a loopback address.
     private let isOnLoopback = Lock(false)
 
@@ -31,6 +33,7 @@ final class PrimusServerHandler: ListenerHandler {
         (self.configuration, self.connections, self.time, self.trace) = (configuration, connections, time, trace)
         self.entropy = Lock(RandomSource(seed: seed))
         self.unreadSessions = Lock(UnreadSessions(limit: configuration.unreadSessionLimit))
+        self.sharedBacklog = SharedBacklog(limit: configuration.totalBacklogLimit)
     }
 
     var faults: PrimusServerFaults {

@@ -103,7 +103,8 @@ extension SignalRServerHandler {
 
     private func open(_ transport: HubTransport, _ key: ByteString, _ userID: String?, _ request: HTTPRequestHead) -> Connection {
         let rules = HubHTTPRules(transport, self.configuration)
-        let connection = Connection(rules, time: self.time, backlogBytes: max(0, self.configuration.backlogLimit))
+        let connection = Connection(
+            rules, time: self.time, backlogBytes: max(0, self.configuration.backlogLimit), sharedBacklog: self.sharedBacklog)
         let divided = DividedConnection(connection, connection.id, HubMessageDivider(), time: self.time)
         let adopted: any WebSocketConnection = self.trace.map { TracedConnection(divided, connection.id, $0) } ?? divided
         let events = self.connections.adopt(adopted, id: connection.id) { machine, now, effects in

@@ -28,6 +28,8 @@ final class SignalRServerHandler: ListenerHandler {
     let time: any TimeSource
     /// Receives what connections over HTTP do. A listener reports what WebSockets do.
     let trace: ConnectionTrace?
+    /// The messages that wait for the clients of all connections over HTTP.
+    let sharedBacklog: SharedBacklog
     private let state = Lock(State())
 
     init(
@@ -35,6 +37,7 @@ final class SignalRServerHandler: ListenerHandler {
         time: any TimeSource, trace: ConnectionTrace?
     ) {
         (self.hooks, self.configuration, self.connections, self.time, self.trace) = (hooks, configuration, connections, time, trace)
+        self.sharedBacklog = SharedBacklog(limit: configuration.totalBacklogLimit)
     }
 
     /// Removes all hubs and returns them.

@@ -266,6 +266,58 @@ private struct TextRules: HTTPServedConnectionRules {
         expectEqual(fixture.wait().answers.all, ["begin 200", "prelude;", "f;"])
     }
 
+    @Test func `what waits for several connections counts once, until the last one has sent it or has ended`() {
+        let backlog = SharedBacklog(limit: 10_000)
+        let now = Instant(nanoseconds: 0)
+        var machines = (0..<3).map { _ in
+            HTTPServedConnectionMachine(TextRules(), backlogBytes: 1 << 20, sharedBacklog: backlog, now: now)
+        }
+        let (large, small) = (WebSocketMessage.binary([UInt8](repeating: 1, count: 4_000)), WebSocketMessage.text("small"))
+        for index in machines.indices {
+            for message in [large, small] { machines[index].enqueue(message) }
+            _ = machines[index].flush(now: now)
+            _ = machines[index].flush(now: now)
+        }
+        expectEqual(backlog.bytes, 4_000 + 3 * (64 + 64 + 5))
+        // A poll takes them.
+        _ = machines[0].wait(ExchangeID(rawValue: 1), HTTPRequestHead(method: "GET", target: "/"), now: now)
+        expectEqual(backlog.bytes, 4_000 + 2 * (64 + 64 + 5))
+        expectEqual(machines[1].takeUnsent()?.count, 2)
+        expectEqual(backlog.bytes, 4_000 + 64 + 64 + 5)
+        _ = machines[2].abandon()
+        expect(backlog.bytes == 0 && !backlog.isExceeded)
+    }
+
+    @Test func `a connection ends while too much waits for all, unless its client takes messages`() {
+        let backlog = SharedBacklog(limit: 5_000)
+        func machine(at now: Instant) -> HTTPServedConnectionMachine<TextRules> {
+            HTTPServedConnectionMachine(TextRules(), backlogBytes: 1 << 20, sharedBacklog: backlog, now: now)
+        }
+        func isEnd(_ commands: [HTTPServedConnectionMachine<TextRules>.Command]) -> Bool {
+            commands.contains { if case .closed(.transport(let error)) = $0 { error.code == .tooLarge } else { false } }
+        }
+        let now = Instant(nanoseconds: 0)
+        func message() -> WebSocketMessage { .binary([UInt8](repeating: 1, count: 4_000)) }
+        var (unread, read) = (machine(at: now), machine(at: now))
+        let request = HTTPRequestHead(method: "GET", target: "/")
+        // One client asks, and asked last at this time.
+        for id: UInt64 in 1...2 { _ = read.wait(ExchangeID(rawValue: id), request, now: now) }
+        read.enqueue(message())
+        expect(!isEnd(read.flush(now: now)))
+        unread.enqueue(message())
+        expect(!isEnd(unread.flush(now: now)))
+        read.enqueue(message())
+        expect(!isEnd(read.flush(now: now.advanced(by: .milliseconds(999)))))
+        expect(backlog.isExceeded)
+        unread.enqueue(.text("a"))
+        expect(isEnd(unread.flush(now: now)) && !backlog.isExceeded)
+        var another = machine(at: now)
+        another.enqueue(message())
+        expect(isEnd(another.flush(now: now)))
+        for _ in 0..<2 { read.enqueue(message()) }
+        expect(isEnd(read.flush(now: now.advanced(by: .seconds(1)))) && backlog.bytes == 0)
+    }
+
     @Test func `nothing is written to a stream whose client reads slowly, and writing pauses`() {
         let fixture = Fixture(TextRules(isStream: true))
         let stream = fixture.wait()

@@ -186,6 +186,39 @@ import Testing
         record.cancel()
     }
 
+    @Test(arguments: [PrimusTransformerKind.engineIO, .sockjs])
+    func `a message to all clients waits once, and many of them end the sessions that aren't read`(
+        transformer: PrimusTransformerKind
+    ) async throws {
+        let test = try await ServerUnderTest { ($0.transformer, $0.totalBacklogLimit, $0.plugins) = (transformer, 12_000, .emitter) }
+        let ends = EventRecorder<CloseReason>()
+        let record = test.server.onDisconnection(on: CallbackExecutor { $0() }) { _, reason in ends.record(reason) }
+        let (isEngine, method) = (transformer == .engineIO, transformer == .engineIO ? "GET" : "POST")
+        func open(_ number: Int) throws -> String {
+            if isEngine { return try test.openEngineIO() }
+            try expectEqual(test.start("/primus/0/\(number)/xhr", method: "POST").body, "o\n")
+            return "/primus/0/\(number)/xhr"
+        }
+        let reader = try open(100)
+        func read() throws -> RawExchange { try test.start(reader, method: method) }
+        // Each session has its own copy of what it alone receives, and shares what all receive.
+        var poll = try read()
+        for number in 0..<20 { _ = try open(number) }
+        let text = String(repeating: "x", count: 4_000)
+        try test.server.write(text)
+        expect(poll.isEnded && test.server.sparks.count == 21)
+        poll = try read()
+        try test.server.send("news", text)
+        expect(poll.isEnded && test.server.sparks.count == 21)
+        // A client that asks again in time isn't the reason.
+        try test.server.write(text)
+        expect(ends.all.count == 20 && test.server.sparks.count == 1)
+        guard case .transport(let error)? = ends.all.first else { return expect(false, "\(ends.all)") }
+        expect(error.code == .tooLarge && error.message.hasPrefix("More than 12000 bytes wait"))
+        try expect(read().body.contains(text))
+        record.cancel()
+    }
+
     @Test func `a session doesn't move to a WebSocket after a message was dropped at the limit`() async throws {
         let test = try await ServerUnderTest { ($0.transformer, $0.sessionBacklogLimit) = (.engineIO, 1000) }
         let moving = EventRecorder<RawClient>()

@@ -40,13 +40,17 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: Serv
     ///   - rules: The rules of the protocol.
     ///   - time: The clock of the time limits.
     ///   - backlogBytes: The number of bytes that may wait to be sent. A connection over which more waits ends.
+    ///   - sharedBacklog: What may wait for all connections of the server; `nil` for no limit. While more waits, a connection ends whose client doesn't
+    ///     ask for its messages when another one is sent.
     ///   - onEnd: A closure that is called once, when the connection has ended or was abandoned, without a lock: the owner removes the
     ///     connection from its table.
     package init(
-        _ rules: Rules, time: any TimeSource, backlogBytes: Int = 16 << 20, onEnd: @escaping @Sendable (ConnectionID) -> Void = { _ in }
+        _ rules: Rules, time: any TimeSource, backlogBytes: Int = 16 << 20, sharedBacklog: SharedBacklog? = nil,
+        onEnd: @escaping @Sendable (ConnectionID) -> Void = { _ in }
     ) {
         self.time = time
-        self.state = Lock(State(machine: HTTPServedConnectionMachine(rules, backlogBytes: backlogBytes, now: time.now), onEnd: onEnd))
+        let machine = HTTPServedConnectionMachine(rules, backlogBytes: backlogBytes, sharedBacklog: sharedBacklog, now: time.now)
+        self.state = Lock(State(machine: machine, onEnd: onEnd))
     }
 
     /// Reports the connection as open, and its events from now on.

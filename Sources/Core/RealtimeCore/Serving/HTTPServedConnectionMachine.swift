@@ -59,6 +59,9 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
     private var (isOpened, isUsed) = (false, false)
     private var output: ArraySlice<WebSocketMessage> = []
     private var gauge: OutputGauge
+    /// The messages that wait for all connections of the server, and how many of this one are counted there.
+    private let sharedBacklog: SharedBacklog?
+    private var sharedCount = 0
     private var isOverLimit = false
     /// Whether the owner was asked to pause writing.
     private var isWritingPaused = false
@@ -75,9 +78,11 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
     /// - Parameters:
     ///   - rules: The rules of the protocol.
     ///   - backlogBytes: The number of bytes that may wait to be sent.
+    ///   - sharedBacklog: What may wait for all connections of the server; `nil` for no limit.
     ///   - now: The current time. The client must send a request that waits for messages within the rules' time limit.
-    package init(_ rules: Rules, backlogBytes: Int, now: Instant) {
+    package init(_ rules: Rules, backlogBytes: Int, sharedBacklog: SharedBacklog? = nil, now: Instant) {
         self.rules = rules
+        self.sharedBacklog = sharedBacklog
         self.gauge = OutputGauge(limit: backlogBytes)
         // A connection that is created for its first request gets it immediately.
         self.waiting = .none(since: nil, until: now.advanced(by: max(rules.orphanTimeout, .seconds(1))))
@@ -210,7 +215,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
 
     package mutating func flush(now: Instant) -> [Command] {
         if self.isOverLimit { return self.end(.transport(self.gauge.error)) }
-        return self.releaseAnswers() + self.readHeld() + self.send(now: now)
+        return self.releaseAnswers() + self.readHeld() + self.send(now: now) + self.shareBacklog(now: now)
     }
 
     /// Keeps the answer to a request if the owner hasn't delivered its messages yet.
@@ -234,6 +239,29 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         return self.heldAnswers.map { .respond($0.id, $0.response) }
     }
 
+    /// Counts what waits among all connections. If that is too much, the connection ends unless its client takes messages.
+    private mutating func shareBacklog(now: Instant) -> [Command] {
+        guard let sharedBacklog, !self.output.isEmpty else { return [] }
+        sharedBacklog.add(self.output.dropFirst(self.sharedCount))
+        self.sharedCount = self.output.count
+        let isStreamPaused = if case .stream(_, _, isPaused: true) = self.waiting { true } else { false }
+        guard case .open = self.state, isStreamPaused || self.isUnread(for: Self.unreadTime, now: now), sharedBacklog.isExceeded else {
+            return []
+        }
+        return self.end(.transport(sharedBacklog.error))
+    }
+
+    /// The time in which a client asks again that reads its messages.
+    private static var unreadTime: Duration { .seconds(1) }
+
+    /// Messages were sent, or are dropped.
+    private mutating func unshare(_ count: Int) {
+        guard self.sharedCount > 0 else { return }
+        let shared = min(count, self.sharedCount)
+        self.sharedBacklog?.remove(self.output.prefix(shared))
+        self.sharedCount -= shared
+    }
+
     package mutating func pauseReading() { self.isReadingPaused = true }
 
     /// Resumes reading with the next ``flush(now:)``.
@@ -247,6 +275,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         if case .ended = self.state { return nil }
         if self.isOverLimit { return nil }
         defer { self.output = [] }
+        self.unshare(.max)
         self.gauge.remove(self.output.reduce(0) { $0 + Self.size(of: $1) })
         return Array(self.output)
     }
@@ -391,6 +420,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         var body: [UInt8] = []
         let count = self.rules.encode(self.output, into: &body)
         self.gauge.remove(self.output.prefix(count).reduce(0) { $0 + Self.size(of: $1) })
+        self.unshare(count)
         self.output.removeFirst(count)
         if self.output.isEmpty { self.output = [] }
         return body
@@ -420,6 +450,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         }
         while let place = self.held.popFirst() { commands.append(.respond(place.id, self.rules.rejection(nil))) }
         (self.reserved, self.admitted) = ([], [:])
+        self.unshare(.max)
         self.output = []
         if let reason { commands.append(.closed(reason)) }
         return commands

@@ -268,6 +268,13 @@ final class HTTPServerExchange: DroppableResponder {
 
     private func enqueue(_ piece: [UInt8], _ framing: ResponseFraming.Body, _ state: inout State) -> Bool {
         guard !piece.isEmpty, framing != .none else { return false }
+        if piece.count >= SocketStream.sharedSize {
+            self.enqueue(&state, shared: piece) { output in
+                if framing == .chunked { HTTPEncoder.appendChunkHeader(piece.count, to: &output) }
+            }
+            if framing == .chunked { self.enqueue(&state) { HTTPEncoder.appendChunkEnd(to: &$0) } }
+            return true
+        }
         self.enqueue(&state) { output in
             if framing == .chunked { HTTPEncoder.appendChunk(piece, to: &output) } else { output.append(contentsOf: piece) }
         }
@@ -278,7 +285,9 @@ final class HTTPServerExchange: DroppableResponder {
         let framing = ResponseFraming(response.head, length: response.body.count, to: state.request)
         guard self.enqueue(framing.head, &state) else { return self.enqueue(Self.invalidResponse, &state) }
         state.request.keepsAlive = framing.keepsAlive
-        if framing.body == .plain { self.enqueue(&state) { $0.append(contentsOf: response.body) } }
+        guard framing.body == .plain else { return }
+        if response.body.count >= SocketStream.sharedSize { return self.enqueue(&state, shared: response.body) { _ in } }
+        self.enqueue(&state) { $0.append(contentsOf: response.body) }
     }
 
     /// - Returns: `false` if the head is invalid. Nothing was enqueued then.
@@ -302,6 +311,18 @@ final class HTTPServerExchange: DroppableResponder {
             let before = output.count
             fill(&output)
             count = output.count - before
+        }
+        state.enqueued += count
+    }
+
+    /// Writes bytes, and then others that the stream doesn't copy.
+    private func enqueue(_ state: inout State, shared: [UInt8], _ fill: (inout [UInt8]) -> Void) {
+        var count = 0
+        _ = state.connection?.stream.enqueue(limit: .max, shared: shared) { output in
+            let before = output.count
+            fill(&output)
+            count = output.count - before + shared.count
+            return true
         }
         state.enqueued += count
     }

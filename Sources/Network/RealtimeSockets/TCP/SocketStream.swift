@@ -38,6 +38,8 @@ protocol StreamOwner: AnyObject, Sendable {
 package final class SocketStream: Sendable, PollHandler, LoopServiced {
     /// See ``StreamEvents/drained(_:)``.
     package static var highWater: Int { StreamState.highWater }
+    /// The size from which bytes are worth to be kept without a copy until they are sent; see ``enqueue(limit:shared:_:)``.
+    static var sharedSize: Int { 64 << 10 }
     /// The number of bytes to read before the loop services other streams.
     static var readBudget: Int { StreamState.readBudget }
 
@@ -123,6 +125,17 @@ package final class SocketStream: Sendable, PollHandler, LoopServiced {
     /// - Returns: `false` if more bytes wait. `fill` is not called then.
     func enqueue(limit: Int, _ fill: (inout [UInt8]) -> Void) -> Bool {
         self.state.withLock { $0.append(limit: limit, fill) }
+    }
+
+    /// Appends bytes, and then others that are kept without a copy until they are sent, unless more than `limit` bytes wait to be sent.
+    ///
+    /// - Parameters:
+    ///   - limit: The limit.
+    ///   - shared: The other bytes, which many streams send.
+    ///   - fill: Appends the first bytes, and returns whether the others follow. Like that of ``enqueue(_:)``.
+    /// - Returns: `false` if more bytes wait. `fill` is not called then.
+    func enqueue(limit: Int, shared: [UInt8], _ fill: (inout [UInt8]) -> Bool) -> Bool {
+        self.state.withLock { $0.append(limit: limit, shared: shared, fill) }
     }
 
     /// Sends the enqueued bytes without blocking.

@@ -18,13 +18,14 @@ struct StreamState: Sendable {
     private(set) var descriptor: Int32 = -1
     private var shortMark = UInt32(Self.highWater)
     private(set) var writes: UInt32 = 0
-    /// The stream is closed without an error, so TLS sends a `close_notify` before the descriptor is closed.
-    private var needsCloseNotify = false
+    /// The number of bytes of `sending` that were sent.
+    private var shortSent: UInt32 = 0
     private(set) var security: SecurityGate?
     /// The bytes that were appended since the write of `sending` began.
     private var appended: [UInt8] = []
     private var sending: [UInt8] = []
-    private var sent = 0
+    /// The bytes that are sent after `sending` and before `appended`, if shared ones wait.
+    @Boxed private var queue: Queue?
     private(set) var output = Output.open(.ready)
     private(set) var stage = Stage.idle
     private(set) var input = Input.waiting(for: .read)
@@ -39,11 +40,32 @@ struct StreamState: Sendable {
     private var keepsInput = false
     /// The budget of this turn is spent. The loop reads again when its next turn has begun, whatever services the stream before.
     private var isYielding = false
+    /// The stream is closed without an error, so TLS sends a `close_notify` before the descriptor is closed.
+    private var needsCloseNotify = false
+
+    /// Bytes that are shared with other streams, and those that were appended before them, in order.
+    private struct Queue: Sendable {
+        var buffers: [[UInt8]] = []
+        var byteCount = 0
+
+        mutating func append(_ buffer: [UInt8]) {
+            self.buffers.append(buffer)
+            self.byteCount += buffer.count
+        }
+    }
 
     /// A stream with a backlog of more bytes than this notifies its owner, and again when all of them have been sent.
     var mark: Int { Int(self.shortMark) }
 
-    var bufferedBytes: Int { self.sending.count - self.sent + self.appended.count }
+    private var sent: Int {
+        get { Int(self.shortSent) }
+        set { self.shortSent = UInt32(newValue) }
+    }
+
+    var bufferedBytes: Int {
+        let bytes = self.sending.count - self.sent + self.appended.count
+        return self.queue.map { bytes + $0.byteCount } ?? bytes
+    }
 
     var isWriting: Bool { self.progress == .writing }
 
@@ -105,6 +127,34 @@ struct StreamState: Sendable {
         return true
     }
 
+    /// Appends bytes, and then others that are kept without a copy, because many streams send them. Unless more than the limit wait already.
+    ///
+    /// - Parameter fill: Appends bytes, and returns whether the shared ones follow.
+    /// - Returns: `false` if more bytes wait. Nothing is appended then.
+    mutating func append(limit: Int, shared: [UInt8], _ fill: (inout [UInt8]) -> Bool) -> Bool {
+        var isFollowed = false
+        guard self.append(limit: limit, { isFollowed = fill(&$0) }) else { return false }
+        guard isFollowed else { return true }
+        // Taken, so that it is changed in place.
+        var queue = self.queue.take() ?? Queue()
+        if !self.appended.isEmpty { queue.append(self.appended) }
+        self.appended = []
+        queue.append(shared)
+        self.queue = queue
+        if self.bufferedBytes > self.mark { self.backlog = .high }
+        return true
+    }
+
+    private var hasQueue: Bool { if case .absent = self._queue { false } else { true } }
+
+    private mutating func takeQueued() -> [UInt8]? {
+        guard var queue = self.queue.take() else { return nil }
+        let buffer = queue.buffers.removeFirst()
+        queue.byteCount -= buffer.count
+        if !queue.buffers.isEmpty { self.queue = queue }
+        return buffer
+    }
+
     /// Changes the mark, and reports a backlog anew to another owner.
     mutating func setMark(_ mark: Int) {
         self.shortMark = UInt32(clamping: mark)
@@ -148,6 +198,11 @@ struct StreamState: Sendable {
         }
         switch result {
         case .done(let count):
+            // A single write is shorter than 2 GiB.
+            if self.sent >= 1 << 31 {
+                self.sending.removeFirst(self.sent)
+                self.sent = 0
+            }
             self.sent += count
             self.hasProgressed = true
             // A plain socket that accepts only a part is full. Assuming so saves a call that would return `EAGAIN`.
@@ -186,13 +241,18 @@ struct StreamState: Sendable {
 
     private mutating func beginWrite() -> Write? {
         guard self.progress == .ready else { return nil }
-        if self.sent == self.sending.count {
+        if self.sent == self.sending.count, let next = self.takeQueued() {
+            self.sent = 0
+            self.sending = next
+            // The flush that began with an earlier buffer is for the following ones, too.
+            if self.hasQueue || !self.appended.isEmpty { self.batching.setPending() } else { self.batching.clearPending() }
+        } else if self.sent == self.sending.count {
             self.batching.clearPending()
             guard !self.appended.isEmpty else { return nil }
             self.sent = 0
             swap(&self.sending, &self.appended)
             if !self.appended.isEmpty { self.appended = [] }
-        } else if self.appended.isEmpty {
+        } else if self.appended.isEmpty, !self.hasQueue {
             // This continues an earlier write. If bytes were appended since, the flush stays pending for the write after it.
             self.batching.clearPending()
         }
@@ -220,6 +280,7 @@ struct StreamState: Sendable {
     private mutating func dropOutput() {
         self.appended = []
         self.sending = []
+        self.queue = nil
         self.sent = 0
         self.batching.clearPending()
     }

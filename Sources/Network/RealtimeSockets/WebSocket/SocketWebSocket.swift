@@ -329,6 +329,18 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
     }
 
     private func send(_ message: WebSocketMessage, _ state: inout State, _ isAnswer: Bool = false, limit: Int) {
+        let isContent = message.kind == .text || message.kind == .binary
+        // Without a copy: a message to all clients takes its memory once.
+        if message.bytes.count >= SocketStream.sharedSize, isContent, state.machine.role == .server {
+            let isAccepted = self.stream.enqueue(limit: limit, shared: message.bytes) { output in
+                let count = output.count
+                let isFollowed = state.machine.sendHeader(of: message, output: &output)
+                if isAnswer, isFollowed { self.delivery.value.answered(output.count - count + message.bytes.count) }
+                return isFollowed
+            }
+            if !isAccepted { self.refuse(&state) }
+            return
+        }
         let isAccepted = self.stream.enqueue(limit: limit) { output in
             let count = output.count
             // A message after the close frame is dropped. The owner is notified of the end anyway.

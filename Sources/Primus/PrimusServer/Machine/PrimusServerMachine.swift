@@ -63,7 +63,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
     private let epoch: Int64
     private(set) var connections = ConnectionTable<Connection>()
     private var sparkIDs: [ByteString: ConnectionID] = [:]
-    /// What a caller waits for.
+    /// The wait of a caller.
     private struct Waiting: Sendable {
         let connection: ConnectionID
         let isRequest: Bool
@@ -548,20 +548,54 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         return true
     }
 
-    /// Sends a packet to all sparks.
+    /// Sends a packet to all sparks. Those with the same framing share its messages, which wait for clients that don't read.
     func write(_ packet: WebSocketMessage, _ effects: inout Effects<Self>) {
-        for id in self.connections.ids where self.connections[id]?.state == .open { self.send(packet, to: id, &effects) }
+        var framed: [Framed] = []
+        for id in self.connections.ids {
+            guard let connection = self.connections[id], connection.state == .open else { continue }
+            let kind = FramingKind(connection)
+            let messages: [WebSocketMessage]
+            if let known = framed.first(where: { $0.kind == kind }) {
+                messages = known.messages
+            } else {
+                messages = Self.messages(packet, for: connection)
+                framed.append(Framed(kind: kind, messages: messages))
+            }
+            for message in messages { effects.commands.append(.send(id, message)) }
+        }
+    }
+
+    /// Sends the packet of a plugin to all sparks.
+    func write(_ packet: PrimusPluginPacket, _ effects: inout Effects<Self>) {
+        do {
+            self.write(try PrimusPluginWriter(self.coding).message(packet), &effects)
+        } catch {
+            effects.log(.error, "The parser can't write a packet of a plugin: \(PrimusCoding.reason(error)).")
+        }
+    }
+
+    /// The properties of a connection on which the messages of a packet depend.
+    private struct FramingKind: Equatable {
+        let framing: PrimusFraming
+        let needsText: Bool
+
+        init(_ connection: Connection) { (self.framing, self.needsText) = (connection.framing, connection.needsText) }
+    }
+
+    private struct Framed {
+        let kind: FramingKind
+        let messages: [WebSocketMessage]
+    }
+
+    private static func messages(_ packet: WebSocketMessage, for connection: Connection) -> [WebSocketMessage] {
+        let messages = connection.framing.messages([packet])
+        guard connection.needsText, case .engineIO(let version, _) = connection.framing else { return messages }
+        return messages.map { EngineIOPayload.text($0, version) }
     }
 
     private func send(_ packet: WebSocketMessage, to id: ConnectionID, _ effects: inout Effects<Self>) {
         guard let connection = self.connections[id] else { return }
-        for message in connection.framing.messages([packet]) {
-            if connection.needsText, case .engineIO(let version, _) = connection.framing {
-                effects.commands.append(.send(id, EngineIOPayload.text(message, version)))
-            } else {
-                effects.commands.append(.send(id, message))
-            }
-        }
+        for message in Self.messages(packet, for: connection) { effects.commands.append(.send(id, message)) }
     }
 
     private func send(_ message: PrimusProtocolMessage, to id: ConnectionID, _ effects: inout Effects<Self>) {

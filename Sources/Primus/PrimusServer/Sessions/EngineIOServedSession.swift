@@ -63,19 +63,21 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
     /// - Parameters:
     ///   - messageLimit: The maximum size of a packet in bytes.
     ///   - backlogBytes: The number of bytes that may wait for polls.
+    ///   - sharedBacklog: What may wait for the polls of all sessions.
     ///   - probeTimeout: The time in which a client that has opened a WebSocket moves to it.
     ///   - trace: Receives what the session does over polling.
     ///   - ignoresProbes: Whether the server injects the fault not to answer a probe.
     ///   - onEnd: A closure that is called once, without a lock, when the session has ended.
     init(
         _ rules: EngineIOServedRules, _ version: EngineIOVersion, messageLimit: Int, time: any TimeSource, backlogBytes: Int,
+        sharedBacklog: SharedBacklog,
         probeTimeout: Duration,
         trace: ConnectionTrace?,
         ignoresProbes: @escaping @Sendable () -> Bool, onEnd: @escaping @Sendable () -> Void
     ) {
         (self.version, self.time, self.trace, self.ignoresProbes, self.onEnd) = (version, time, trace, ignoresProbes, onEnd)
         self.probeTimeout = probeTimeout
-        let polling = Polling(rules, time: time, backlogBytes: backlogBytes)
+        let polling = Polling(rules, time: time, backlogBytes: backlogBytes, sharedBacklog: sharedBacklog)
         self.polling = polling
         let divider = EngineIOPayloadDivider(version, limit: messageLimit)
         let divided = DividedConnection(polling, polling.id, divider, time: time) { [weak polling] in polling?.end($0) }

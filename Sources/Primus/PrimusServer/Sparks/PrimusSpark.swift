@@ -110,14 +110,7 @@ public struct PrimusSpark: Sendable, Hashable {
     /// Sends an event whose arguments' number isn't known to the compiler, with primus-emitter or, if the server has that alone, with
     /// primus-emit.
     package func send(_ event: String, values: [PrimusValue]) throws {
-        let packet: PrimusPluginPacket
-        if self.server.configuration.plugins.contains(.emitter) {
-            try self.server.validate(event)
-            packet = .emitter(.event(name: event, try PrimusArguments(event, values: values, in: self.server.coding), id: nil))
-        } else {
-            try self.server.validateEmit(event)
-            packet = .emit(EmitPacket(name: event, try PrimusArguments(event, values: values, in: self.server.coding)))
-        }
+        let packet = try self.server.packet(event, values: values)
         self.server.driver.step { _ = $0.write(packet, to: self.id, &$2) }
     }
 
@@ -203,6 +196,16 @@ final class PrimusSparkServer: Sendable {
         } catch {
             throw .invalid(error.description)
         }
+    }
+
+    /// Encodes an event with primus-emitter or, if the server has that alone, with primus-emit.
+    func packet(_ event: String, values: [PrimusValue]) throws -> PrimusPluginPacket {
+        if self.configuration.plugins.contains(.emitter) {
+            try self.validate(event)
+            return .emitter(.event(name: event, try PrimusArguments(event, values: values, in: self.coding), id: nil))
+        }
+        try self.validateEmit(event)
+        return .emit(EmitPacket(name: event, try PrimusArguments(event, values: values, in: self.coding)))
     }
 
     /// Encodes the arguments of an event of primus-emitter.

@@ -73,6 +73,10 @@ public struct PrimusServerConfiguration: Sendable {
     /// The number of bytes of messages that may wait for the next request of a session over HTTP, and of 64 more for each message. The session ends
     /// when another message follows. The default is 4 MiB.
     public var sessionBacklogLimit = 4 << 20
+    /// The number of bytes of messages that may wait for the next requests of all sessions over HTTP. A message to many clients counts once for each
+    /// framing, because they share it. While more wait, a session ends when another message for it follows and its client hasn't asked for messages
+    /// for a second, never asks, or reads a stream too slowly. The default is 128 MiB.
+    public var totalBacklogLimit = 128 << 20
     /// The maximum number of channels that a client joins. The default is 1,000. The names and IDs of all of them have at most as many times 256
     /// bytes.
     public var channelLimit = 1_000

@@ -1,7 +1,7 @@
 package import RealtimeCore
 
 /// How packets travel in the messages of one WebSocket, on one side of it. A value without I/O.
-package enum PrimusFraming: Sendable {
+package enum PrimusFraming: Hashable, Sendable {
     /// One packet in each message.
     case plain
     case engineIO(EngineIOVersion, Side)

@@ -23,6 +23,10 @@ public struct SignalRServerConfiguration: Sendable, Hashable {
     ///
     /// Methods that send to a single client wait earlier, when more than 256 KiB wait.
     public var backlogLimit = 1 << 20
+    /// The number of bytes of messages that may wait for the clients of all connections over Server-Sent Events and long polling. A message to many
+    /// clients counts once for each hub protocol, because they share it. While more wait, a connection ends when another message for it follows and
+    /// its client hasn't asked for messages for a second, never asks, or reads too slowly. The default is 128 MiB.
+    public var totalBacklogLimit = 128 << 20
     /// Whether clients that ask for stateful reconnect have it: when the WebSocket of such a connection is lost, the connection continues, and
     /// the client can resume it on another WebSocket within ``disconnectTimeout``, without a lost or repeated message. The default is `false`,
     /// as in ASP.NET Core (`AllowStatefulReconnects`).

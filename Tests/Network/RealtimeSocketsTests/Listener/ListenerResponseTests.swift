@@ -31,6 +31,29 @@ struct ListenerResponseTests {
         }
     }
 
+    @Test func `large pieces and bodies arrive complete, in their order among small ones`() async throws {
+        let sizes = [1, SocketStream.sharedSize - 1, SocketStream.sharedSize, 2, 1 << 20, SocketStream.sharedSize + 1]
+        let pieces = sizes.enumerated().map { [UInt8](repeating: UInt8(ascii: "a") + UInt8($0), count: $1) }
+        let limits = ListenerLimits.forTests.with { $0.messageBacklogBytes = 16 << 20 }
+        let handler = TestHandler { request, _, responder in
+            if request.path == "/whole" { return responder.respond(HTTPResponse(HTTPResponseHead(status: 200), body: pieces[4])) }
+            responder.begin(HTTPResponseHead(status: 200))
+            for piece in pieces { responder.write(piece) }
+            responder.end()
+        }
+        try await withListener(handler, limits: limits) { address in
+            let client = try RawClient(address)
+            client.request()
+            let chunks = pieces.map { String($0.count, radix: 16) + "\r\n" + String(decoding: $0, as: UTF8.self) + "\r\n" }.joined()
+            let streamed = await client.text(until: "\r\n0\r\n\r\n")
+            expect(streamed.hasSuffix("\r\n\r\n" + chunks + "0\r\n\r\n"), "\(streamed.utf8.count) bytes")
+            client.send("GET /whole HTTP/1.0\r\n\r\n")
+            let whole = await client.textToEnd()
+            expect(whole.hasSuffix("\r\n\r\n" + String(decoding: pieces[4], as: UTF8.self)), "\(whole.utf8.count) bytes")
+            client.close()
+        }
+    }
+
     @Test func `a streamed response to an HTTP/1.0 client ends with the connection`() async throws {
         let handler = TestHandler { _, _, responder in
             responder.begin(HTTPResponseHead(status: 200))

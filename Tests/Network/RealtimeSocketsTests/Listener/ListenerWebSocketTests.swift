@@ -62,6 +62,34 @@ struct ListenerWebSocketTests {
         }
     }
 
+    @Test func `large messages arrive complete, in their order among small ones`() async throws {
+        let sizes = [1, SocketStream.sharedSize - 1, SocketStream.sharedSize, 5, 3 << 20, SocketStream.sharedSize + 1, 0, 2]
+        let handler = TestHandler(onAccepted: { connection, _ in
+            for (number, size) in sizes.enumerated() {
+                connection.enqueue(.binary([UInt8](repeating: UInt8(number), count: size)))
+                if number % 2 == 0 { connection.flush() }
+            }
+            connection.close(CloseCode(rawValue: 4000), reason: "end")
+            connection.enqueue(.binary([UInt8](repeating: 9, count: SocketStream.sharedSize)))
+            connection.flush()
+        })
+        var expected: [UInt8] = []
+        for (number, size) in sizes.enumerated() {
+            FrameEncoder.append(.binary, [UInt8](repeating: UInt8(number), count: size), mask: nil, to: &expected)
+        }
+        FrameEncoder.appendClose(CloseCode(rawValue: 4000), reason: "end", mask: nil, to: &expected)
+        let limits = ListenerLimits.forTests.with { $0.messageBacklogBytes = 16 << 20 }
+        try await withListener(handler, limits: limits) { [expected] address in
+            let client = try RawClient(address)
+            client.send("\(Self.upgrade)\r\n")
+            let end = Array("\r\n\r\n".utf8)
+            let bytes = await client.recorder.until { $0.ended > 0 || $0.bytes.suffix(3).elementsEqual("end".utf8) }.bytes
+            let start = try #require(bytes.firstRange(of: end)).upperBound
+            expect(Array(bytes[start...]) == expected, "\(bytes.count) bytes")
+            client.close()
+        }
+    }
+
     @Test func `a client that reads nothing is dropped at the backlog limit`() async throws {
         let handler = TestHandler()
         try await withListener(handler, limits: .forTests.with { $0.messageBacklogBytes = 1 << 20 }) { address in

@@ -73,6 +73,74 @@ struct StreamStateTests {
         expect(append(1, &state, limit: 5 * limit))
     }
 
+    // MARK: Shared output
+
+    /// Writes until nothing waits, at most `size` bytes each time, and returns what the socket has received.
+    private static func drain(_ state: inout StreamState, _ first: StreamState.CallerAction, size: Int = .max) -> [UInt8] {
+        var received: [UInt8] = []
+        var action = first
+        while case .write(let write) = action {
+            let bytes = write.bytes[write.start...].prefix(size)
+            received += bytes
+            let isPartial = bytes.count < write.bytes.count - write.start
+            action = state.wrote(.done(bytes.count))
+            guard isPartial else { continue }
+            // The socket is full, until the poller says otherwise.
+            _ = state.ready(.write)
+            guard case .requestService = action, case .write(let next) = state.nextAction() else { break }
+            action = .write(next)
+        }
+        return received
+    }
+
+    @Test(arguments: [1, 3, 1_000]) func `shared bytes are sent in their order among others`(size: Int) {
+        var state = Self.open()
+        let (first, second) = ([UInt8](repeating: 2, count: 10), [UInt8](repeating: 4, count: 10))
+        state.append { $0 += [1, 1] }
+        expect(
+            state.append(limit: 100, shared: first) { output in
+                output.append(9)
+                return true
+            })
+        expect(state.append(limit: 100, shared: second) { _ in true })
+        state.append { $0 += [5, 5, 5] }
+        expectEqual(state.bufferedBytes, 26)
+        let received = Self.drain(&state, state.flush(turnLimit: 100, now: Instant(nanoseconds: 0)), size: size)
+        expectEqual(received, [1, 1, 9] + first + second + [5, 5, 5])
+        expect(state.bufferedBytes == 0 && state.hasSentAll)
+        // What is appended while a write is under way follows.
+        expect(state.append(limit: 100, shared: first) { _ in true })
+        let write = state.flush(turnLimit: 100, now: Instant(nanoseconds: 1_000))
+        state.append { $0 += [6] }
+        expect(state.append(limit: 100, shared: second) { _ in true })
+        _ = state.flush(turnLimit: 100, now: Instant(nanoseconds: 2_000))
+        expectEqual(Self.drain(&state, write), first + [6] + second)
+        expect(state.hasSentAll)
+    }
+
+    @Test func `shared bytes aren't copied, and count for the limit and the mark`() {
+        let shared = [UInt8](repeating: 2, count: StreamState.highWater)
+        func address(_ bytes: [UInt8]) -> UnsafeRawPointer? { bytes.withUnsafeBytes { $0.baseAddress } }
+        var states = (0..<2).map { _ in Self.open() }
+        for index in states.indices {
+            expect(states[index].append(limit: shared.count, shared: shared) { _ in true })
+            guard case .write(let write) = states[index].flush(turnLimit: 100, now: Instant(nanoseconds: 0)) else {
+                return expect(false, "no write")
+            }
+            expectEqual(address(write.bytes), address(shared))
+            expect(states[index].append(limit: 4 * shared.count, shared: shared) { _ in true })
+            expect(states[index].bufferedBytes == 2 * shared.count)
+            _ = states[index].wrote(.done(1))
+            expectEqual(Self.name(states[index].nextAction()), "notify backlogged")
+            expect(!states[index].append(limit: shared.count, shared: shared) { _ in true })
+            // A closed owner appends nothing.
+            expect(states[index].append(limit: .max, shared: shared) { _ in false })
+            expectEqual(states[index].bufferedBytes, 2 * shared.count - 1)
+            _ = states[index].close()
+            expect(states[index].append(limit: 0, shared: shared) { _ in true } && states[index].bufferedBytes == 0)
+        }
+    }
+
     // MARK: Tables of transitions
 
     /// One call and what it returns, as text.
@@ -428,7 +496,7 @@ struct StreamStateTests {
     }
 
     @Test func `the state of a stream is small`() {
-        expect(MemoryLayout<StreamState>.size <= 80)
+        expect(MemoryLayout<StreamState>.size <= 80, "\(MemoryLayout<StreamState>.size)")
     }
 
     // MARK: Gathering

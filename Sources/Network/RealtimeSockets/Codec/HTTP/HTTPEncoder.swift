@@ -82,11 +82,19 @@ package enum HTTPEncoder {
     /// Appends a chunk, or nothing if `bytes` is empty, because an empty chunk would end the body.
     package static func appendChunk(_ bytes: [UInt8], to output: inout [UInt8]) {
         guard !bytes.isEmpty else { return }
-        output.append(contentsOf: String(bytes.count, radix: 16).utf8)
-        output.append(contentsOf: "\r\n".utf8)
+        self.appendChunkHeader(bytes.count, to: &output)
         output.append(contentsOf: bytes)
+        self.appendChunkEnd(to: &output)
+    }
+
+    /// Appends what precedes the bytes of a chunk.
+    package static func appendChunkHeader(_ count: Int, to output: inout [UInt8]) {
+        output.append(contentsOf: String(count, radix: 16).utf8)
         output.append(contentsOf: "\r\n".utf8)
     }
+
+    /// Appends what follows the bytes of a chunk.
+    package static func appendChunkEnd(to output: inout [UInt8]) { output.append(contentsOf: "\r\n".utf8) }
 
     /// Appends the last chunk, which ends the body.
     package static func appendLastChunk(to output: inout [UInt8]) {

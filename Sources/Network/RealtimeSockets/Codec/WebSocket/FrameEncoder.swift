@@ -11,14 +11,26 @@ package enum FrameEncoder {
     }
 
     package static func append(_ kind: WebSocketMessage.Kind, _ payload: UnsafeRawBufferPointer, mask: UInt32?, to output: inout [UInt8]) {
-        let opcode =
-            switch kind {
-            case .text: FrameOpcode.text
-            case .binary: FrameOpcode.binary
-            case .ping: FrameOpcode.ping
-            case .pong: FrameOpcode.pong
+        Self.append(opcode: Self.opcode(kind), payload, mask: mask, to: &output)
+    }
+
+    private static func opcode(_ kind: WebSocketMessage.Kind) -> UInt8 {
+        switch kind {
+        case .text: FrameOpcode.text
+        case .binary: FrameOpcode.binary
+        case .ping: FrameOpcode.ping
+        case .pong: FrameOpcode.pong
+        }
+    }
+
+    /// Appends the header of a server's frame, whose payload follows unchanged.
+    package static func appendHeader(_ kind: WebSocketMessage.Kind, count: Int, to output: inout [UInt8]) {
+        output.append(addingCapacity: FrameHeader.maximumSize) { span in
+            span.withUnsafeMutableBufferPointer { buffer, initialized in
+                guard let start = UnsafeMutableRawPointer(buffer.baseAddress) else { return }
+                initialized = Self.writeHeader(Self.opcode(kind), count, isMasked: false, to: start)
             }
-        Self.append(opcode: opcode, payload, mask: mask, to: &output)
+        }
     }
 
     /// Appends a close frame. Omits code and reason if the code must not be sent. Truncates a reason of more than 123 bytes at a

@@ -58,7 +58,7 @@ package struct WebSocketMachine: Sendable {
     /// At least as much as a stream buffers before it reports that it has drained, because ``drained(output:)`` sends the pong.
     package static let pongBacklogLimit = 256 << 10
 
-    private var role: WebSocketRole { self.decoder.role }
+    package var role: WebSocketRole { self.decoder.role }
     private let closeTimeout: Int64
     private let lingerTimeout: Int64
     private var state = State.open
@@ -99,6 +99,15 @@ package struct WebSocketMachine: Sendable {
         if message.kind == .ping || message.kind == .pong, message.bytes.count > 125 { return .tooLong }
         FrameEncoder.append(message.kind, message.bytes, mask: self.makeMask(), to: &output)
         return .appended
+    }
+
+    /// Appends the header of a message to `output`, for a server whose stream sends the content without a copy.
+    ///
+    /// - Returns: Whether the content follows.
+    package mutating func sendHeader(of message: WebSocketMessage, output: inout [UInt8]) -> Bool {
+        guard self.isOpen else { return false }
+        FrameEncoder.appendHeader(message.kind, count: message.bytes.count, to: &output)
+        return true
     }
 
     /// Appends a close frame to `output`. The peer's response or the deadline then closes the WebSocket.

@@ -21,7 +21,7 @@ enum DemoSparks {
                     if call.expectsAcknowledgement {
                         try? call.acknowledge(values: values)
                     } else if call.channel == nil {
-                        server?.forEach { try? $0.send(call.event, values: values) }
+                        try? server?.send(call.event, values: values)
                     }
                 })
         }
