@@ -228,6 +228,35 @@ private func serverPlugins(_ server: PrimusServer) {
     _ = (sums, requests)
 }
 
+private func serverSending(_ server: PrimusServer, _ id: String) async throws {
+    // snippet:primus-server-sending
+    // To all clients
+    try server.write(["text": "hello"])
+    try server.send("price", "AAPL", 21.5)
+    // To some of them
+    try server.forEach { spark in
+        guard spark.request.headers["User-Agent"] == "dashboard" else { return }
+        try spark.send("load", 0.5)
+    }
+    // To one of them, with an answer
+    if let spark = server.spark(id) {
+        let sum = try await spark.call("add", 20, 22).decode(Int.self)
+        let name = try await spark.request("name?", as: String.self)
+        print(sum, name)
+    }
+    // end
+}
+
+private func serverChannels(_ server: PrimusServer) {
+    // snippet:primus-server-channels
+    let members = server.onChannel("news") { event in
+        guard case .joined(let channel) = event else { return }
+        try? channel.send("welcome", channel.name)
+    }
+    // end
+    _ = members
+}
+
 private func serverAuthorization() {
     // snippet:primus-server-authorization
     var configuration = PrimusServerConfiguration()
