@@ -18,9 +18,8 @@ import SignalRWire
 /// ```
 /// All methods can be called from any thread and actor. ``client`` is the same connection with the typed API, for new code.
 ///
-/// Handlers without a result run in the order of the messages, one at a time, in a task of the connection. Those with a result, for which the
-/// server waits, run in tasks of their own, beside the others. All of them may be slow, and may call methods of the
-/// server. Keep a reference to the connection for as long as it is needed: when it is released, it is closed, and calls fail.
+/// Handlers run in the order of the messages, one at a time, in a task of the connection. Calls for whose result the server waits are handled
+/// in tasks of their own, without waiting for the handlers of earlier calls. All handlers may be slow, and may call methods of the server. Keep a reference to the connection for as long as it is needed: when it is released, it is closed, and calls fail.
 public final class HubConnection: Sendable {
     /// The same connection, with the typed API.
     ///

@@ -52,6 +52,29 @@ import Testing
         try await eventually { test.hub.connectionIDs.isEmpty }
     }
 
+    @Test(arguments: transports)
+    func `a handler that waits for a method which asks the client holds up no call of its connection`(transport: HubTransport) async throws {
+        let test = try await HubServerFixture()
+        test.hub.on("Ask") { caller -> String in try await caller.clients.caller.invoke("Name") }
+        let client = test.client(transport)
+        let connection = HubConnection(test.client(transport))
+        let answers = EventRecorder<String>()
+        client.on("Name") { "anna" }
+        client.on("Greet") { [weak client] in
+            if let client { answers.record(try await client.invoke("Ask", as: String.self)) }
+        }
+        await connection.on("Name") { "bert" }
+        await connection.on("Greet") { [weak connection] in
+            if let connection { answers.record(try await connection.invoke(method: "Ask")) }
+        }
+        try await client.start()
+        try await connection.start()
+        try await test.hub.clients.all.send("Greet")
+        try await eventually { Set(answers.all) == ["anna", "bert"] }
+        try await expectEqual(client.invoke("Add", 1, 2, as: Int.self), 3)
+        await connection.stop()
+    }
+
     @Test func `updates name the transport before the state is connected`() async throws {
         let test = try await HubServerFixture()
         let client = test.client(.longPolling)

@@ -340,6 +340,42 @@ import Testing
         try await expectEqual(hub.server.received(3)[2], ["type": 3, "invocationId": "s1", "result": 7])
     }
 
+    @Test func `a result doesn't wait for the handlers of earlier calls without one, which stay in order`() async throws {
+        let hub = try await HubFixture.connected()
+        let gate = Waiter<Void>()
+        let calls = EventRecorder<Int>()
+        hub.client.on("slow") { (a: Int) in
+            if a == 1 { await gate.value() }
+            calls.record(a)
+        }
+        hub.client.on("ask") { (a: Int) in 2 * a }
+        // Also if it arrives with the calls before it.
+        hub.server.send(Self.call("slow", "[1]"), Self.call("slow", "[2]"), Self.call("ask", "[3]", id: "s1"), Self.call("slow", "[3]"))
+        try await expectEqual(hub.server.received(1), [["type": 3, "invocationId": "s1", "result": 6]])
+        hub.server.send(Self.call("ask", "[4]", id: "s2"))
+        try await expectEqual(hub.server.received(2)[1], ["type": 3, "invocationId": "s2", "result": 8])
+        expect(calls.all.isEmpty)
+        gate.fulfill(())?.resume()
+        try await eventually { calls.all == [1, 2, 3] }
+    }
+
+    @Test func `a handler without a result may call a method that asks the client for a result`() async throws {
+        var script = ScriptedHub.Script()
+        script.answer = { message in
+            if message["target"] == "relay" { return [Self.call("inner", id: "s2")] }
+            if message["invocationId"] == "s2" { return [#"{"type":3,"invocationId":"1","result":\#(message["result"]?.int ?? 0)}"#] }
+            return []
+        }
+        let hub = try await HubFixture.connected(script)
+        let results = EventRecorder<Int>()
+        hub.client.on("inner") { 7 }
+        hub.client.on("outer") { [weak client = hub.client] in
+            if let client { results.record(try await client.invoke("relay", as: Int.self)) }
+        }
+        hub.server.send(Self.call("outer"))
+        try await eventually { results.all == [7] }
+    }
+
     @Test func `the results that are determined at a time are limited`() async throws {
         let hub = try await HubFixture.connected { $0.handlerBuffer = HubBufferLimit(count: 2) }
         let gates = (1...3).map { _ in Waiter<Void>() }

@@ -122,9 +122,9 @@ extension HubClient {
     ///     await dialog.confirm(question)
     /// }
     /// ```
-    /// Each call for which the server waits is handled in a task of its own: the handler may wait, for a person for instance, without delaying
-    /// other calls. Only one handler of a method may have a result. If it throws, the server receives the message of a
-    /// ``HubError``, and the type of any other error.
+    /// Each call for which the server waits is handled in a task of its own: it doesn't wait for the handlers of earlier calls, and the handler
+    /// may wait, for a person for instance, without delaying other calls. Only one handler of a method may have a result. If it throws, the
+    /// server receives the message of a ``HubError``, and the type of any other error.
     ///
     /// - Parameters:
     ///   - target: The name of the method, case-sensitive unless ``HubConfiguration/ignoresCaseOfMethods`` is set.

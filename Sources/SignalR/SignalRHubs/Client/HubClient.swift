@@ -24,7 +24,8 @@ public final class HubClient: Sendable {
     package let coder: HubValueCoder
     package let driver: SessionDriver<HubSession>
     private let handlers: HubHandlerTable
-    private let handling: Task<Void, Never>
+    /// Calls the handlers, and those for whose result the server waits.
+    private let handling: (Task<Void, Never>, Task<Void, Never>)
     private let ignoresCase: Bool
     private let handlerBuffer: HubBufferLimit
     private let pathObservation: NetworkPathObservation?
@@ -41,12 +42,15 @@ public final class HubClient: Sendable {
         let driver = SessionDriver(session, in: configuration.dependencies(session.cookies))
         let handlers = HubHandlerTable(coder.format, ignoresCase: configuration.ignoresCaseOfMethods)
         let limit = ByteLimit<HubCallback>(configuration.handlerBuffer.bytes) { $0.invocation.arguments.bytes.count }
-        let callbacks = driver.makeSequence(.pauseReading(configuration.handlerBuffer.count), byteLimit: limit, lifetime: .client) {
-            (events: ArraySlice<HubEvent>, output: inout [HubCallback]) in
-            for case .invocation(let callback) in events { output.append(callback) }
-        } register: { session, consumer, effects in
-            session.observeInvocations(consumer, &effects)
+        let makeCallbacks = { (observe: (inout HubSession, ConsumerID, inout Effects<HubSession>) -> Void) in
+            driver.makeSequence(
+                .pauseReading(configuration.handlerBuffer.count), byteLimit: limit, lifetime: .client,
+                convert: { (events: ArraySlice<HubEvent>, output: inout [HubCallback]) in
+                    for case .invocation(let callback) in events { output.append(callback) }
+                }, register: observe)
         }
+        let callbacks = makeCallbacks { $0.observeUnawaitedInvocations($1, &$2) }
+        let awaited = makeCallbacks { $0.observeAwaitedInvocations($1, &$2) }
         self.coder = coder
         self.driver = driver
         self.handlers = handlers
@@ -54,8 +58,11 @@ public final class HubClient: Sendable {
         self.handlerBuffer = configuration.handlerBuffer
         let resultLimit = configuration.handlerBuffer.count
         let watch = driver.makeCallbackWatch(.mainActorBlocked)
-        // Handlers are asynchronous and need a task. It doesn't refer to the client, and ends when that is released, which ends the sequence.
-        self.handling = Task { await handlers.handle(callbacks, resultLimit: resultLimit, driver, watch) }
+        // Handlers are asynchronous and need tasks. These don't refer to the client, and end when that is released, which ends the sequences.
+        self.handling = (
+            Task { await handlers.handle(callbacks, driver, watch) },
+            Task { await handlers.answer(awaited, limit: resultLimit, driver, watch) }
+        )
         self.pathObservation = configuration.transports.networkPath?.observe(pacedBy: configuration.transports.time) { [weak driver] in
             driver?.step { $0.checkConnection(now: $1, &$2) }
         }
@@ -63,7 +70,8 @@ public final class HubClient: Sendable {
 
     deinit {
         self.driver.shutDown()
-        self.handling.cancel()
+        self.handling.0.cancel()
+        self.handling.1.cancel()
     }
 
     // MARK: Connection

@@ -17,7 +17,8 @@ public struct HubHandlerToken: Sendable {
 /// The handlers of the methods that the server can call.
 ///
 /// They are called in order, one at a time, in one task, which isn't the one that receives messages: a handler may take its time, and may
-/// call methods of the server. Handlers with a result continue in tasks of their own. The registrations remain across connections.
+/// call methods of the server. For a call whose result the server waits for, they are called in a task of its own. The registrations remain
+/// across connections.
 final class HubHandlerTable: Sendable {
     /// Handles a call.
     ///
@@ -74,26 +75,30 @@ final class HubHandlerTable: Sendable {
         _ = self.state.withLock { $0.observed.insert(self.key(target)) }
     }
 
-    /// Calls the handlers of all invocations, until the client is released.
+    /// Calls the handlers of the invocations for whose result the server doesn't wait, in order and one at a time, until the client is released.
+    func handle(_ callbacks: EventSequence<HubCallback>, _ driver: SessionDriver<HubSession>, _ watch: CallbackWatch) async {
+        for await callback in callbacks {
+            // Ignores what is left after the client was released.
+            if Task.isCancelled { return }
+            await self.handle(callback, driver, watch)
+        }
+    }
+
+    /// Calls the handlers of the invocations for whose result the server waits, each in a task of its own, until the client is released.
     ///
-    /// Invocations without a result are handled in order, one at a time. Those with a result begin in this order, and each continues in a
-    /// task of its own: its handler may wait, for a person for instance, or for another call of the server.
+    /// A handler may wait: for a person, for another call of the server, or for what the handler of an earlier invocation waits for. An invocation
+    /// therefore waits for no other one, except that their number is limited.
     ///
-    /// - Parameter resultLimit: The number of invocations with a result that are handled at a time. The next one waits, and so does what
-    ///   follows it.
-    func handle(
-        _ callbacks: EventSequence<HubCallback>, resultLimit: Int, _ driver: SessionDriver<HubSession>, _ watch: CallbackWatch
+    /// - Parameter limit: The number of invocations that are handled at a time. The next ones wait.
+    func answer(
+        _ callbacks: EventSequence<HubCallback>, limit: Int, _ driver: SessionDriver<HubSession>, _ watch: CallbackWatch
     ) async {
         await withTaskGroup(of: Void.self) { group in
             var count = 0
             for await callback in callbacks {
-                // Ignores what is left after the client was released.
+                // As above.
                 if Task.isCancelled { return }
-                guard callback.invocation.id != nil else {
-                    await self.handle(callback, driver, watch)
-                    continue
-                }
-                if count >= resultLimit {
+                if count >= limit {
                     await group.next()
                     count -= 1
                 }

@@ -255,7 +255,7 @@ extension HubSession {
 
     /// Ends the stream whose items the application doesn't read, or the connection whose calls its handlers don't keep up with.
     package mutating func overflowed(_ consumer: ConsumerID, now: Instant, _ effects: inout Effects<Self>) {
-        if effects.routes[self.invocations].contains(consumer) {
+        if effects.routes[self.invocations].contains(consumer) || effects.routes[self.awaitedInvocations].contains(consumer) {
             guard let connection = self.connection.connected else { return }
             let message = "The server calls methods faster than their handlers return, while a call waits for its result."
             return self.close(connection, HubError(.bufferOverflow, message), now: now, &effects)

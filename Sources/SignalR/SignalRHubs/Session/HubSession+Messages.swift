@@ -102,12 +102,14 @@ extension HubSession {
     ) {
         switch consume message {
         case .invocation(let invocation):
-            if effects.routes.isEmpty(self.invocations) {
+            // The calls for whose result the server waits have a consumer of their own, which doesn't wait for the handlers of others.
+            let route = invocation.id == nil ? self.invocations : self.awaitedInvocations
+            if effects.routes.isEmpty(route) {
                 self.ignore("an invocation of \(self.excerpt(invocation.target)), for which there is no handler", &effects)
                 guard let call = invocation.id else { return }
                 self.send(.completion(id: call, .error(Self.noResult)), on: id, now: now, &effects)
             } else {
-                effects.deliver(.invocation(HubCallback(connection: id, invocation: invocation)), on: self.invocations)
+                effects.deliver(.invocation(HubCallback(connection: id, invocation: invocation)), on: route)
             }
         case .streamInvocation(let invocation):
             self.ignore("a stream invocation of \(self.excerpt(invocation.target)), which clients don't support", &effects)

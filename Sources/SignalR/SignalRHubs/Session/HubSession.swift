@@ -194,7 +194,10 @@ package struct HubSession: ConfigurableSession {
     /// The number of the newest update that is one of the life of a connection; see ``HubUpdate/concernsLife``.
     package private(set) var lastUpdateOfLife: UInt64 = 0
     var updates = EventRoutes.none
+    /// The route of the calls for whose result the server doesn't wait.
     var invocations = EventRoutes.none
+    /// The route of the calls for whose result the server waits.
+    var awaitedInvocations = EventRoutes.none
     /// The route of the messages in both directions, without secrets.
     var frames = EventRoutes.none
 
@@ -576,7 +579,19 @@ package struct HubSession: ConfigurableSession {
         effects.routes.add(consumer, to: &self.updates)
     }
 
+    /// Registers a consumer of all calls of the server.
     package mutating func observeInvocations(_ consumer: ConsumerID, _ effects: inout Effects<Self>) {
+        self.observeUnawaitedInvocations(consumer, &effects)
+        self.observeAwaitedInvocations(consumer, &effects)
+    }
+
+    /// Registers a consumer of the calls for whose result the server doesn't wait.
+    mutating func observeUnawaitedInvocations(_ consumer: ConsumerID, _ effects: inout Effects<Self>) {
         effects.routes.add(consumer, to: &self.invocations)
+    }
+
+    /// Registers a consumer of the calls for whose result the server waits.
+    mutating func observeAwaitedInvocations(_ consumer: ConsumerID, _ effects: inout Effects<Self>) {
+        effects.routes.add(consumer, to: &self.awaitedInvocations)
     }
 }
