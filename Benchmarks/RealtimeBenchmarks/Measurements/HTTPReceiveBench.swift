@@ -137,7 +137,7 @@ private struct ReceivingRules: HTTPConnectionRules {
 
     let bodyLimit: Int? = nil
     private let endpoint: Endpoint
-    private let isStream: Bool
+    let isStream: Bool
     private var events = ServerSentEventDecoder(limit: 1 << 20)
     /// The beginning of a line of a poll.
     private var rest: [UInt8] = []

@@ -395,6 +395,105 @@ private struct LineRules: HTTPConnectionRules {
         expectEqual(fixture.server.receiving.all.count, 1)
     }
 
+    // MARK: Time limits
+
+    private static let endpoint = Endpoint(scheme: "http", host: "example.com", port: 80, target: "/")
+
+    /// The error with which commands close a connection.
+    private static func error(_ commands: [HTTPConnectionMachine.Command]) -> TransportError? {
+        for case .closed(.transport(let error)) in commands { return error }
+        return nil
+    }
+
+    @Test func `the head of an answer has a time limit from when its request was sent`() {
+        var machine = HTTPConnectionMachine(LineRules(base: Self.endpoint, isStream: false))
+        let start = Instant(nanoseconds: 0)
+        _ = machine.open(now: start)
+        // Until its header fields are known, the request isn't sent.
+        expectNil(machine.nextDeadline)
+        let sent = start.advanced(by: .seconds(7))
+        expect(machine.prepared(ExchangeID(rawValue: 1), generation: 0, now: sent))
+        // The time limit for the answer, and some time for the connection.
+        let deadline = sent.advanced(by: .seconds(110))
+        expectEqual(machine.nextDeadline, deadline)
+        expect(machine.timeout(now: sent.advanced(by: .seconds(109))).isEmpty)
+        let error = Self.error(machine.timeout(now: deadline))
+        expect(error?.code == .timedOut && error?.message.contains("the head of its answer wasn't complete after 110.0 seconds") == true)
+        expect(machine.hasEnded && machine.nextDeadline == nil)
+    }
+
+    @Test func `the answer to messages has a time limit, with a second more for each KiB of them`() {
+        var machine = HTTPConnectionMachine(LineRules(base: Self.endpoint, isStream: true))
+        let start = Instant(nanoseconds: 0)
+        _ = machine.open(now: start)
+        _ = machine.received(HTTPResponseHead(status: 200), of: ExchangeID(rawValue: 1), now: start)
+        machine.enqueue(.text(String(repeating: "a", count: 5 << 10)))
+        _ = machine.flush(now: start)
+        let id = ExchangeID(rawValue: 2)
+        expect(machine.prepared(id, generation: 0, now: start))
+        let deadline = start.advanced(by: .seconds(75))
+        expectEqual(machine.nextDeadline, deadline)
+        // Neither the head nor a part of the body gives it more time.
+        _ = machine.received(HTTPResponseHead(status: 200), of: id, now: start.advanced(by: .seconds(60)))
+        Array("o".utf8).withUnsafeBytes { _ = machine.received($0, of: id, in: MessageBatch(), now: start.advanced(by: .seconds(74))) }
+        expectEqual(machine.nextDeadline, deadline)
+        let error = Self.error(machine.timeout(now: deadline))
+        expect(error?.code == .timedOut && error?.message.contains("wasn't complete after 75.0 seconds") == true, "\(error as Any)")
+    }
+
+    @Test func `an answer may arrive slowly, but not stop, and what rejects messages is the error`() async throws {
+        let fixture = try await Fixture.open(isStream: false)
+        fixture.receiver.begin(HTTPResponseHead(status: 200))
+        // 100 seconds, and one for each KiB.
+        for _ in 0..<128 {
+            fixture.receiver.write([UInt8](repeating: 0x61, count: 500))
+            fixture.clock.advance(by: .seconds(1))
+        }
+        for _ in 128..<161 {
+            fixture.receiver.write([0x61])
+            fixture.clock.advance(by: .seconds(1))
+        }
+        expectEqual(fixture.events.all.all, ["opened 200"])
+        fixture.receiver.write([0x61])
+        fixture.clock.advance(by: .seconds(1))
+        expectEqual(fixture.events.all.all, ["opened 200", "closed timedOut "])
+        // Its owner limits the silence of a stream.
+        let stream = try await Fixture.open(isStream: true)
+        for _ in 0..<1_000 {
+            stream.receiver.write([0x61])
+            stream.clock.advance(by: .seconds(1))
+        }
+        expectEqual(stream.events.all.all, ["opened 200"])
+        let rejected = try await Fixture.open(isStream: false)
+        rejected.send("a")
+        rejected.server.sending.all[0].begin(HTTPResponseHead(status: 503))
+        for _ in 0..<69 {
+            rejected.server.sending.all[0].write([0x61])
+            rejected.clock.advance(by: .seconds(1))
+        }
+        expectEqual(rejected.events.all.all, ["opened 200"])
+        rejected.clock.advance(by: .seconds(1))
+        expectEqual(rejected.events.all.all, ["opened 200", "closed requestRejected 503"])
+    }
+
+    @Test func `while reading is paused, an answer has all the time it needs`() async throws {
+        let fixture = try await Fixture.open(isStream: false)
+        fixture.receiver.begin(HTTPResponseHead(status: 200))
+        fixture.connection.pauseReading()
+        fixture.clock.advance(by: .seconds(100_000))
+        expectEqual(fixture.events.all.all, ["opened 200"])
+        fixture.connection.resumeReading()
+        fixture.connection.flush()
+        for _ in 0..<99 {
+            fixture.receiver.write([0x61])
+            fixture.clock.advance(by: .seconds(1))
+        }
+        expectEqual(fixture.events.all.all, ["opened 200"])
+        fixture.receiver.write([0x61])
+        fixture.clock.advance(by: .seconds(1))
+        expectEqual(fixture.events.all.all.last, "closed timedOut ")
+    }
+
     @Test func `the body of a response is limited, if the rules keep it`() async throws {
         let fixture = try await Fixture.open(isStream: false)
         fixture.receiver.begin(HTTPResponseHead(status: 200))

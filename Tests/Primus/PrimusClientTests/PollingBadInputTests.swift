@@ -20,12 +20,14 @@ private final class ScriptedPolling: ListenerHandler {
     let posts = EventRecorder<String>()
     private let spec: String
     private let isStreaming: Bool
-    private let postAnswer: String
+    /// The answers to messages that were begun.
+    let begunAnswers = EventRecorder<any HTTPResponder>()
+    private let postAnswer: String?
 
     /// - Parameters:
     ///   - version: The version of engine.io; `nil` for SockJS.
-    ///   - postAnswer: The answer to requests with messages.
-    init(_ answers: [String], version: Int?, isStreaming: Bool = false, postAnswer: String = "ok") {
+    ///   - postAnswer: The answer to requests with messages; `nil` for one that begins.
+    init(_ answers: [String], version: Int?, isStreaming: Bool = false, postAnswer: String? = "ok") {
         self.state = Lock(State(answers: answers))
         (self.isStreaming, self.postAnswer) = (isStreaming, postAnswer)
         let (primus, transformer) = (version == 3 ? "6.1.0" : "8.0.9", version == nil ? "sockjs" : "engine.io")
@@ -67,7 +69,9 @@ private final class ScriptedPolling: ListenerHandler {
         if request.path.hasSuffix("/spec") { return responder.respond(HTTPResponse(status: 200, text: self.spec)) }
         if !body.isEmpty {
             self.posts.record(String(decoding: body, as: UTF8.self))
-            return responder.respond(HTTPResponse(status: 200, text: self.postAnswer))
+            if let postAnswer { return responder.respond(HTTPResponse(status: 200, text: postAnswer)) }
+            responder.begin(HTTPResponseHead(status: 200))
+            return self.begunAnswers.record(responder)
         }
         if self.isStreaming {
             let answers = self.state.withLock { state in
@@ -294,6 +298,25 @@ private final class ScriptedPolling: ListenerHandler {
         fixture.client.enqueue("lost")
         let error = try await fixture.end()
         expect(error.code == .connectionLost && error.message.contains("rejected messages"), "\(error)")
+    }
+
+    @Test(arguments: [4, 3, nil] as [Int?])
+    func `an answer to messages of which a byte arrives each second has a time limit`(version: Int?) async throws {
+        let server = ScriptedPolling([version.map { Self.handshake($0) } ?? "o\n"], version: version, postAnswer: nil)
+        let fixture = try await Fixture(server, .polling)
+        fixture.client.open()
+        try await fixture.client.opened(within: .seconds(600))
+        fixture.client.enqueue("x")
+        try await eventually { !server.begunAnswers.all.isEmpty }
+        var seconds = 0
+        while !fixture.hasEnded, seconds < 200 {
+            server.begunAnswers.all[0].write(Array("o".utf8))
+            fixture.clock.advance(by: .seconds(1))
+            seconds += 1
+        }
+        let error = try await fixture.end()
+        expect(error.transportError?.code == .timedOut && error.message.contains("its answer to messages wasn't complete"), "\(error)")
+        expect(seconds < 45, "after \(seconds) seconds")
     }
 
     @Test func `packets after the one that ends the session aren't delivered`() async throws {

@@ -218,6 +218,58 @@ private final class HTTPScript: ListenerHandler {
         expect(test.stopError?.status == status && calls.all.count == 1)
     }
 
+    @Test(arguments: overHTTP)
+    func `an answer to messages of which a byte arrives each second has a time limit`(transport: HubTransport) async throws {
+        let answers = EventRecorder<any HTTPResponder>()
+        let test = try await Self.connected(transport) {
+            // Long enough for the stream, which is silent meanwhile.
+            $0.serverTimeout = .seconds(1_000)
+            $0.connectTimeout = .seconds(20)
+        } _: { request, _, body, responder in
+            guard Self.isCall(request, body) else { return false }
+            responder.begin(HTTPResponseHead(status: 200))
+            answers.record(responder)
+            return true
+        }
+        let call = Task { try await test.client.invoke("Method") }
+        try await eventually { !answers.all.isEmpty }
+        var seconds = 0
+        while test.stopError == nil, seconds < 200 {
+            answers.all[0].write([UInt8(ascii: "o")])
+            test.clock.advance(by: .seconds(1))
+            seconds += 1
+        }
+        let error = await #expect(throws: HubError.self) { try await call.value }
+        expectEqual(error?.transportError?.code, .timedOut)
+        expect(error?.message.contains("its answer to messages wasn't complete after 30.0 seconds") == true, "\(error?.message ?? "")")
+        expect(seconds == 30 && error?.message.contains("token-1") == false)
+    }
+
+    @Test func `the answer to a poll has to make progress, and may then take as long as it needs`() async throws {
+        let test = try await Self.connected { $0.pollTimeout = .seconds(100) }
+        let calls = EventRecorder<Int>()
+        test.client.on("Receive") { (text: String) in calls.record(text.utf8.count) }
+        let poll = try #require(test.script.waiting.all.last)
+        poll.begin(HTTPResponseHead(status: 200))
+        poll.write(Array(#"{"type":1,"target":"Receive","arguments":[""#.utf8))
+        for _ in 0..<500 {
+            poll.write([UInt8](repeating: UInt8(ascii: "a"), count: 1_100))
+            test.clock.advance(by: .seconds(1))
+        }
+        poll.write(Array("\"]}\(Self.separator)".utf8))
+        try await eventually { calls.all == [550_000] }
+        poll.write(Array(#"{"type":1,"target":"Receive","arguments":[""#.utf8))
+        var seconds = 0
+        while test.stopError == nil, seconds < 1_000 {
+            poll.write([UInt8(ascii: "a")])
+            test.clock.advance(by: .seconds(1))
+            seconds += 1
+        }
+        let error = test.stopError
+        expectEqual(error?.transportError?.code, .timedOut)
+        expect(error?.message.contains("its answer arrives at less than 1 KiB per second") == true, "\(error?.message ?? "")")
+    }
+
     /// A client whose polls are answered immediately, after those that open the connection.
     private static func answeringPolls(with body: String) async throws -> Fixture {
         try await Self.fixture(.longPolling) { _ in

@@ -5,6 +5,7 @@ struct RelayPollingRules: HTTPConnectionRules {
     private let endpoint: Endpoint
     private let token: String
     private var body: [UInt8] = []
+    var isStream: Bool { false }
     var bodyLimit: Int? { 1 << 20 }
 
     init(_ endpoint: Endpoint, _ token: String) {

@@ -7,6 +7,7 @@ struct RelayStreamRules: HTTPConnectionRules {
     /// The beginning of a line.
     private var rest: [UInt8] = []
     private var isClosed = false
+    var isStream: Bool { true }
     var bodyLimit: Int? { nil }
 
     init(_ endpoint: Endpoint, _ token: String) {

@@ -66,7 +66,7 @@ extension WebSocketMessage.Kind {
 /// The client's rules.
 package struct FramedHTTPRules: HTTPConnectionRules {
     private let request: WebSocketRequest
-    private let isStream: Bool
+    package let isStream: Bool
     private let token: String
     private var decoder = FramedHTTP.Decoder()
     /// The decoder keeps one message at a time, and limits its size.

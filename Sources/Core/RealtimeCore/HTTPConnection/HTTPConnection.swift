@@ -46,7 +46,7 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
         /// Commands that wait for the thread that performs earlier ones.
         var commands = FIFO<HTTPConnectionMachine.Command>()
         var isPerforming = false
-        var scheduled: Instant?
+        var timer = CoalescedTimer()
     }
 
     private let id: ConnectionID
@@ -114,8 +114,17 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
     }
 
     package func timerFired() {
-        self.state.withLock { $0.scheduled = nil }
-        self.step { $0.timeout(now: $1) }
+        let now = self.environment.time.now
+        let isDue = self.state.withLock { state in
+            switch state.timer.fired(now: now) {
+            case .idle: return false
+            case .early(let instant):
+                self.environment.time.schedule(self, at: instant)
+                return false
+            case .due: return true
+            }
+        }
+        if isDue { self.step { $0.timeout(now: $1) } }
     }
 
     // MARK: Commands
@@ -158,10 +167,11 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
     }
 
     private func setTimer(_ state: inout State) {
-        let deadline = state.machine.nextDeadline
-        guard state.scheduled != deadline else { return }
-        state.scheduled = deadline
-        self.environment.time.schedule(self, at: deadline)
+        if state.machine.hasEnded {
+            if state.timer.cancel() { self.environment.time.schedule(self, at: nil) }
+        } else if let instant = state.timer.setDeadline(state.machine.nextDeadline) {
+            self.environment.time.schedule(self, at: instant)
+        }
     }
 
     /// Takes the next command. The caller performs it.
@@ -238,12 +248,14 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
     }
 
     private func start(_ id: ExchangeID, _ request: HTTPRequest, generation: Int) {
-        let request = self.environment.cookies.added(to: request, now: self.environment.time.now)
+        let now = self.environment.time.now
+        let request = self.environment.cookies.added(to: request, now: now)
         let exchange = self.http.exchange(request, id: id, events: self)
         let isCurrent = self.state.withLock { state in
             // The connection may have ended while the header fields were awaited.
-            guard state.machine.prepared(id, generation: generation) else { return false }
+            guard state.machine.prepared(id, generation: generation, now: now) else { return false }
             state.exchanges[id] = exchange
+            self.setTimer(&state)
             if state.machine.isReadingPaused, state.machine.receivingID == id { exchange.pauseReading() }
             return true
         }

@@ -32,6 +32,11 @@ package struct HTTPConnectionMachine: Sendable {
         var id: ExchangeID
         var request: HTTPRequest
         var started: Instant
+        /// When the answer, or the part of it that is awaited, has to have arrived, without the time for ``countedBytes``. Before the request is
+        /// sent, there is no limit.
+        var answerLimit: Instant?
+        /// The bytes of the request or of the answer that needed time.
+        var countedBytes = 0
         /// The generation of the header fields that were added to the request.
         var generation = 0
         /// Whether the request was repeated with fresh header fields.
@@ -43,6 +48,26 @@ package struct HTTPConnectionMachine: Sendable {
         var bodyBytes = 0
         /// The body of a response that ends the connection.
         var rejection: [UInt8]?
+
+        /// The end of the time for the answer, or for its part that is awaited; see ``HTTPConnectionMachine/nextDeadline``.
+        var deadline: Instant? { self.answerLimit.map { $0 + Int64(self.countedBytes / 1024) * 1_000_000_000 } }
+
+        /// The time for the head, or for the answer to messages: that of the transport for silence, which has a text of its own, and some for
+        /// the connection.
+        var limit: Duration { self.request.idleTimeout + min(self.request.connectTimeout, .seconds(10)) }
+
+        /// The request is sent now.
+        mutating func begin(now: Instant) {
+            self.answerLimit = now.advanced(by: self.limit)
+            self.countedBytes = self.request.body.count
+        }
+
+        /// Begins the limit for what follows of the answer. A stream that has begun has none.
+        mutating func expectRest(isStream: Bool, now: Instant) {
+            let hasBegunStream = isStream && self.head != nil && self.rejection == nil
+            self.answerLimit = hasBegunStream ? nil : now.advanced(by: self.request.idleTimeout)
+            self.countedBytes = 0
+        }
     }
 
     private enum Receiving: Sendable {
@@ -147,28 +172,49 @@ package struct HTTPConnectionMachine: Sendable {
         self.gauge = OutputGauge(limit: backlogBytes)
     }
 
+    /// Whether the connection has ended. It has no deadlines then.
+    package var hasEnded: Bool { if case .ended = self.state { true } else { false } }
+
     /// When to call ``timeout(now:)``.
+    ///
+    /// A transport limits the silence of a server, which each byte interrupts. Here, the answer is limited. The answer to messages, which is short,
+    /// has the time limit of its request, and a second more for each KiB that is sent. The head of another answer has the same, and then, unless it
+    /// is a stream, the rest its time limit again, and a second more for each KiB that arrives: a large answer may arrive slowly.
     package var nextDeadline: Instant? {
         let wait: Instant? = if case .waiting(let until) = self.receiving, self.pause == nil, !self.isClosingSent { until } else { nil }
         // Before the connection opens, and after its end, there is nothing to read.
         let pause: Instant? = if case .none = self.receiving { nil } else if self.isClosingSent { nil } else { self.pause?.end }
         let close: Instant? = if case .closing(_, _, let deadline) = self.state { deadline } else { nil }
         let burst: Instant? = if case .gathering(let until) = self.sending { until } else { nil }
-        return .earliest(.earliest(wait, pause), .earliest(close, burst))
+        return .earliest(
+            .earliest(.earliest(wait, pause), .earliest(close, burst)), .earliest(self.receivingDeadline, self.sendingDeadline))
     }
+
+    /// The end of the time for the answer in the receiving loop. While the owner has paused reading, the server may have to wait.
+    private var receivingDeadline: Instant? {
+        guard case .request(let exchange) = self.receiving, !self.isExchangePaused, !self.isReadingPaused, !self.isClosingSent else {
+            return nil
+        }
+        return exchange.deadline
+    }
+
+    /// The end of the time for the answer to messages.
+    private var sendingDeadline: Instant? { if case .request(let exchange, _, _) = self.sending { exchange.deadline } else { nil } }
 
     /// The owner has prepared a request, with header fields of a generation.
     ///
     /// - Returns: Whether the request is still in progress. The owner starts it only then.
-    package mutating func prepared(_ id: ExchangeID, generation: Int) -> Bool {
+    package mutating func prepared(_ id: ExchangeID, generation: Int, now: Instant) -> Bool {
         if case .request(var exchange) = self.receiving, exchange.id == id {
             exchange.generation = generation
+            exchange.begin(now: now)
             self.receiving = .request(exchange)
             return true
         }
         switch self.sending {
         case .request(var exchange, let bytes, let body) where exchange.id == id:
             exchange.generation = generation
+            exchange.begin(now: now)
             self.sending = .request(exchange, bytes: bytes, body: body)
         case .closing(var exchange) where exchange.id == id:
             exchange.generation = generation
@@ -225,7 +271,7 @@ package struct HTTPConnectionMachine: Sendable {
         if self.isOverLimit { return self.end(.transport(self.gauge.error)) }
         if self.pause == nil {
             if self.isExchangePaused, let id = self.receivingID { commands.append(.resumeReading(id)) }
-            self.isExchangePaused = false
+            self.resumeExchange(now: now)
             if case .waiting(until: nil) = self.receiving, !self.isClosingSent { commands += self.receive(now: now) }
         }
         if case .request = self.sending, !self.output.isEmpty { self.burst.add(now) }
@@ -260,7 +306,7 @@ package struct HTTPConnectionMachine: Sendable {
         // The other connection can't wait for the owner: a server gives it up that isn't used in time.
         self.pause = nil
         let resumed = self.isExchangePaused ? self.receivingID : nil
-        self.isExchangePaused = false
+        self.resumeExchange(now: now)
         return (resumed.map { [.resumeReading($0)] } ?? []) + self.takeUnsent() + self.send(now: now)
     }
 
@@ -291,11 +337,50 @@ package struct HTTPConnectionMachine: Sendable {
             let message = "The server didn't end its response, so that another connection could replace this one."
             return self.end(.transport(TransportError(.timedOut, message)))
         }
+        if let deadline = self.sendingDeadline, deadline <= now, case .request(let exchange, _, let body) = self.sending {
+            return self.endTimedOut(exchange, body)
+        }
+        if let deadline = self.receivingDeadline, deadline <= now, case .request(let exchange) = self.receiving {
+            return self.endTimedOut(exchange)
+        }
         if case .gathering(let until) = self.sending, until <= now { return self.send(now: now) }
         if self.isClosingSent { return [] }
         if let end = self.pause?.end { return end <= now ? self.readDuringPause(now: now) : [] }
         if case .waiting(let until?) = self.receiving, until <= now, self.pause == nil { return self.receive(now: now) }
         return []
+    }
+
+    /// The answer to messages hasn't ended in time.
+    private mutating func endTimedOut(_ exchange: Exchange, _ body: [UInt8]) -> [Command] {
+        if let head = exchange.head, !(200...299).contains(head.status) {
+            return self.endRejected(exchange, HTTPResponse(head, body: body))
+        }
+        return self.endTimedOut(exchange, "its answer to messages wasn't complete after \(Self.limit(of: exchange)).")
+    }
+
+    /// The answer in the receiving loop hasn't begun in time, or arrives too slowly.
+    private mutating func endTimedOut(_ exchange: Exchange) -> [Command] {
+        if exchange.rejection != nil { return self.endRejected(exchange) }
+        if exchange.head != nil { return self.endTimedOut(exchange, "its answer arrives at less than 1 KiB per second.") }
+        return self.endTimedOut(exchange, "the head of its answer wasn't complete after \(Self.limit(of: exchange)).")
+    }
+
+    private mutating func endTimedOut(_ exchange: Exchange, _ problem: String) -> [Command] {
+        let message = "\(exchange.request.endpoint) timed out: \(problem) Check the server, and any proxies before it."
+        return self.end(.transport(TransportError(.timedOut, message)))
+    }
+
+    private static func limit(of exchange: Exchange) -> Duration {
+        exchange.limit + .seconds(exchange.request.body.count / 1024)
+    }
+
+    /// The exchange in progress is read again, if it was paused.
+    private mutating func resumeExchange(now: Instant) {
+        if self.isExchangePaused, case .request(var exchange) = self.receiving {
+            exchange.expectRest(isStream: self.rules.isStream, now: now)
+            self.receiving = .request(exchange)
+        }
+        self.isExchangePaused = false
     }
 
     private mutating func readDuringPause(now: Instant) -> [Command] {
@@ -310,7 +395,7 @@ package struct HTTPConnectionMachine: Sendable {
         case .request(let exchange):
             self.pause?.isReading = true
             self.pause?.endOfShare = polling.share.map { pause.bytes + $0 } ?? .max
-            defer { self.isExchangePaused = false }
+            defer { self.resumeExchange(now: now) }
             return self.isExchangePaused ? [.resumeReading(exchange.id)] : []
         }
     }
@@ -323,10 +408,13 @@ package struct HTTPConnectionMachine: Sendable {
             if self.isClosingSent { return [] }
             exchange.head = head
             switch self.rules.received(head) {
-            case .proceed, .pause: self.receiving = .request(exchange)
+            case .proceed, .pause:
+                exchange.expectRest(isStream: self.rules.isStream, now: now)
+                self.receiving = .request(exchange)
             case .end(let reason): return self.end(reason)
             case .reject:
                 exchange.rejection = []
+                exchange.expectRest(isStream: false, now: now)
                 self.receiving = .request(exchange)
                 return []
             }
@@ -374,10 +462,11 @@ package struct HTTPConnectionMachine: Sendable {
     ///
     /// - Returns: An error if the body exceeds the limit of the rules.
     private mutating func countBody(_ count: Int) -> TransportError? {
-        guard let limit = self.rules.bodyLimit, case .request(var exchange) = self.receiving else { return nil }
+        guard case .request(var exchange) = self.receiving else { return nil }
         exchange.bodyBytes += count
+        exchange.countedBytes += count
         self.receiving = .request(exchange)
-        guard exchange.bodyBytes > limit else { return nil }
+        guard let limit = self.rules.bodyLimit, exchange.bodyBytes > limit else { return nil }
         return TransportError(
             .tooLarge, "\(exchange.request.endpoint) answered with more than \(limit) bytes. Let the server send less in one response.")
     }

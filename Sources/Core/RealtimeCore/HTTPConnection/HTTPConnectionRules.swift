@@ -4,6 +4,10 @@
 /// response has ended: a stream is one long response, and polling is a sequence of short ones. The sending one has one request at a time,
 /// with all messages that wait.
 package protocol HTTPConnectionRules: Sendable {
+    /// Whether a response in the receiving loop lasts for as long as the server likes, and the protocol limits its silence. Otherwise, it ends when
+    /// the server has sent what it has.
+    var isStream: Bool { get }
+
     /// The maximum size of the body of a response in the receiving loop, in bytes. A larger one ends the connection, with an error.
     ///
     /// `nil` for a stream, and if the rules themselves limit what they keep of a body.

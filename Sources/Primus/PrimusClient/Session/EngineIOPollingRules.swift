@@ -49,6 +49,8 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
         self.reader = EngineIOPayloadReader(version, limit: messageLimit)
     }
 
+    package var isStream: Bool { false }
+
     /// Each packet has a limit, and a server sends all that it has.
     package var bodyLimit: Int? { nil }
 

@@ -12,7 +12,7 @@ package struct SockJSPollingRules: HTTPConnectionRules {
     private let sending: Endpoint
     private let headers: HTTPHeaders
     private let timeout: Duration
-    private let isStream: Bool
+    package let isStream: Bool
     private var reader: SockJSFrameReader
     /// Whether the server has ended the session.
     private var isClosed = false

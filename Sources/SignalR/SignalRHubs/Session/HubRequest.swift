@@ -82,6 +82,7 @@ package struct HubStreamRules: HTTPConnectionRules {
         self.decoder = ServerSentEventDecoder(limit: messageLimit > .max / 2 ? .max : 2 * messageLimit + Self.waitingBytes)
     }
 
+    package var isStream: Bool { true }
     package var bodyLimit: Int? { nil }
 
     /// The server decides how long a stream lasts, and the client's server timeout how long it may be silent.
@@ -131,6 +132,8 @@ package struct HubPollingRules: HTTPConnectionRules {
         (self.requests, self.pollTimeout) = (requests, pollTimeout)
         if requests.format == .json { self.check = HubPollCheck() }
     }
+
+    package var isStream: Bool { false }
 
     /// The reader of messages has a limit for each of them, and keeps no more than one.
     package var bodyLimit: Int? { nil }
