@@ -140,26 +140,30 @@ private struct LineRules: HTTPConnectionRules {
         let events = Events()
         let connection: any WebSocketConnection
         let cookies = HTTPClient.Cookies()
+        let base: Endpoint
 
         init(
-            isStream: Bool, headers: HTTPConnection.Environment.Headers? = nil, pausedPolling: HTTPPausedPolling? = nil
+            isStream: Bool, sendsHeadersAfterRedirect: Bool = false, pausedPolling: HTTPPausedPolling? = nil,
+            headers: HTTPConnection.Environment.Headers? = nil
         ) async throws {
             self.network = InMemoryNetwork(clock: self.clock)
             self.listener = self.network.listener()
             let address = try await self.listener.start(self.server)
             var base = Endpoint(scheme: "http", host: address.host, port: address.port, target: "/")
             base.addQuery("token", "secret")
+            self.base = base
+            var environment = HTTPConnection.Environment(self.network.transports(), cookies: self.cookies, headers: headers)
+            environment.sendsHeadersAfterRedirect = sendsHeadersAfterRedirect
             self.connection = HTTPConnection(
-                LineRules(base: base, isStream: isStream, pausedPolling: pausedPolling),
-                in: .init(self.network.transports(), cookies: self.cookies, headers: headers), id: ConnectionID(rawValue: 1),
+                LineRules(base: base, isStream: isStream, pausedPolling: pausedPolling), in: environment, id: ConnectionID(rawValue: 1),
                 events: self.events)
         }
 
         /// A connection that is open.
         static func open(
-            isStream: Bool, headers: HTTPConnection.Environment.Headers? = nil, pausedPolling: HTTPPausedPolling? = nil
+            isStream: Bool, pausedPolling: HTTPPausedPolling? = nil, headers: HTTPConnection.Environment.Headers? = nil
         ) async throws -> Fixture {
-            let fixture = try await Fixture(isStream: isStream, headers: headers, pausedPolling: pausedPolling)
+            let fixture = try await Fixture(isStream: isStream, pausedPolling: pausedPolling, headers: headers)
             fixture.connection.open()
             fixture.receiver.begin(HTTPResponseHead(status: 200))
             if !isStream { fixture.receiver.end() }
@@ -957,6 +961,86 @@ private struct LineRules: HTTPConnectionRules {
         abandoned.connection.abandon()
         pending.withLock { $0 }[1](.success(([:], 0)))
         expect(abandoned.server.requests.all.isEmpty && abandoned.events.all.all.isEmpty)
+    }
+
+    // MARK: Redirects
+
+    private static func redirect(_ status: Int, to location: String) -> HTTPResponse {
+        HTTPResponse(HTTPResponseHead(status: status, headers: ["Location": location]))
+    }
+
+    @Test(arguments: [(307, "GET"), (308, "GET"), (301, "GET"), (302, "GET"), (303, "GET"), (307, "POST"), (308, "POST")])
+    func `a request goes where the server redirects it, with its body and its header fields`(status: Int, method: String) async throws {
+        let fixture = try await Fixture.open(isStream: false) { _, completion in
+            completion(.success((["Authorization": "Bearer secret", "X-Key": "key"], 0)))
+        }
+        fixture.server.answer.withLock { answer in
+            answer = { head in
+                head.method == method && !head.target.contains("moved") ? Self.redirect(status, to: "/moved?token=other") : nil
+            }
+        }
+        if method == "GET" { fixture.receiver.respond(HTTPResponse(status: 200, text: "a\n")) } else { fixture.send("b") }
+        expectEqual(fixture.server.requests.all.suffix(2), method == "GET" ? ["GET", "GET"] : ["POST b", "POST b"])
+        let moved = try #require(fixture.server.heads.all.last)
+        expect(moved.target == "/moved?token=other" && moved.headers["Authorization"] == "Bearer secret" && moved.headers["X-Key"] == "key")
+        if method == "GET" {
+            fixture.receiver.respond(HTTPResponse(status: 200, text: "c\n"))
+            expectEqual(fixture.events.all.all, ["opened 200", "received a", "received c"])
+        } else {
+            fixture.server.sending.all[0].respond(HTTPResponse(status: 200))
+            expectEqual(fixture.events.all.all, ["opened 200"])
+            // Each request begins at the URL of the connection.
+            fixture.send("d")
+            expectEqual(fixture.server.requests.all.suffix(2), ["POST d", "POST d"])
+        }
+    }
+
+    @Test(arguments: [false, true])
+    func `a redirect to another origin takes no credentials along, which aren't asked for again`(sendsFields: Bool) async throws {
+        let asked = EventRecorder<Int?>()
+        let fixture = try await Fixture(isStream: true, sendsHeadersAfterRedirect: sendsFields) { refused, completion in
+            asked.record(refused)
+            completion(.success((["Authorization": "Bearer secret", "X-Key": "key", "User-Agent": "test"], 0)))
+        }
+        let other = Server()
+        let address = try await fixture.network.listener().start(other)
+        let url = "http://\(address.host):\(address.port)/elsewhere"
+        fixture.server.answer.withLock { $0 = { _ in Self.redirect(307, to: url) } }
+        fixture.connection.open()
+        let head = try #require(other.heads.all.first)
+        expect(head.headers["Authorization"] == nil && head.headers["User-Agent"] == "test")
+        expectEqual(head.headers["X-Key"], sendsFields ? "key" : nil)
+        other.receiving.all[0].begin(HTTPResponseHead(status: 200))
+        expectEqual(fixture.events.all.all, ["opened 200"])
+        fixture.send("a")
+        expectEqual(other.requests.all, ["GET", "POST a"])
+        other.sending.all[0].respond(HTTPResponse(status: 401))
+        expect(asked.all == [nil, nil, nil, nil], "\(asked.all)")
+        let error = try #require(fixture.events.errors.all.first)
+        expect(error.status == 401 && error.isOfOtherOrigin, "\(error)")
+        expect(error.message.contains("\(url), to which \(fixture.base.origin)/send redirected the request, rejected messages"), "\(error)")
+        expect(error.message.contains("takes no credentials to another origin") && !error.message.contains("secret"), "\(error)")
+    }
+
+    @Test(arguments: [
+        (301, "/moved", "for which a POST request becomes a GET request. Use that URL, or redirect with the status 307 or 308"),
+        (303, "/moved", "for which a POST request becomes a GET request"),
+        (307, "/send", "was redirected more than 20 times"), (307, "ftp://elsewhere/", "to an invalid URL"),
+    ])
+    func `messages that can't go where the server redirects them end the connection`(
+        status: Int, location: String, text: String
+    ) async throws {
+        let fixture = try await Fixture.open(isStream: true)
+        fixture.server.answer.withLock { $0 = { _ in Self.redirect(status, to: location) } }
+        fixture.send("a")
+        expectEqual(fixture.events.all.all.count, 2)
+        let error = try #require(fixture.events.errors.all.first)
+        expect(error.message.contains(text) && !error.message.contains("secret"), "\(error)")
+        if location == "/moved" {
+            expect(
+                error.message.contains("\(fixture.base.origin)/send") && error.message.contains("\(fixture.base.origin)/moved"), "\(error)")
+        }
+        expectEqual(fixture.server.requests.all.count { $0 == "POST a" }, location == "/send" ? 21 : 1)
     }
 
     @Test func `cookies go both ways`() async throws {

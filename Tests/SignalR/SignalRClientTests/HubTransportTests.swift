@@ -53,7 +53,8 @@ import Testing
     }
 
     @Test(arguments: transports)
-    func `a handler that waits for a method which asks the client holds up no call of its connection`(transport: HubTransport) async throws {
+    func `a handler that waits for a method which asks the client holds up no call of its connection`(transport: HubTransport) async throws
+    {
         let test = try await HubServerFixture()
         test.hub.on("Ask") { caller -> String in try await caller.clients.caller.invoke("Name") }
         let client = test.client(transport)
@@ -370,6 +371,51 @@ import Testing
         // One that was sent before may be recorded after the refresh.
         let later = test.connectionRequests.dropFirst(before)
         expectEqual(later.last?.headers["Authorization"], "Bearer token-2")
+    }
+
+    // MARK: Redirects of HTTP
+
+    /// Redirects all requests to the same target of another address.
+    private final class Redirecting: ListenerHandler {
+        private let address: ListenerAddress
+        let requests = EventRecorder<HTTPRequestHead>()
+
+        init(to address: ListenerAddress) {
+            self.address = address
+        }
+
+        private func response(_ request: HTTPRequestHead) -> HTTPResponse {
+            self.requests.record(request)
+            let location = "http://\(self.address.host):\(self.address.port)\(request.target)"
+            return HTTPResponse(HTTPResponseHead(status: 307, headers: ["Location": location]))
+        }
+
+        func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) { responder.respond(self.response(request)) }
+
+        func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(self.response(request)) }
+
+        func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+            preconditionFailure("every upgrade is rejected")
+        }
+    }
+
+    @Test(arguments: [HubTransportKinds.all, .serverSentEvents, .longPolling])
+    func `a hub whose requests are all redirected is used over HTTP, without the token`(transports: HubTransportKinds) async throws {
+        let test = try await HubServerFixture.recording()
+        let redirecting = Redirecting(to: test.signalR.address)
+        let address = try await test.signalR.network.listener().start(redirecting)
+        let client = test.client(allowing: transports) {
+            $0.endpoint = Endpoint(scheme: "http", host: address.host, port: address.port, target: "/chat")
+            $0.accessToken = { "secret" }
+            $0.headers = ["X-Key": "secret"]
+        }
+        try await client.start()
+        expectEqual(client.transport, transports == .longPolling ? .longPolling : .serverSentEvents)
+        for number in 1...3 { try await expectEqual(client.invoke("Add", number, 2, as: Int.self), number + 2) }
+        expect(redirecting.requests.all.allSatisfy { $0.headers["Authorization"] == "Bearer secret" && $0.headers["X-Key"] == "secret" })
+        expect(test.requests.all.allSatisfy { $0.token == nil && $0.request.headers["X-Key"] == nil })
+        client.stop()
+        try await eventually { test.hub.connectionIDs.isEmpty }
     }
 
     // MARK: Redirects to a service

@@ -133,18 +133,20 @@ import Testing
     private struct RedirectingHTTP: HTTPTransport {
         var url: String
         var token: String?
+        /// The status of the answers after the redirect.
+        var status = 503
         let requests = EventRecorder<HTTPRequest>()
 
         func open(_ request: HTTPRequest) async throws(TransportError) -> HTTPStreamedResponse {
             self.requests.record(request)
-            guard self.requests.all.count == 1 else { return HTTPStreamedResponse(HTTPResponse(status: 503)) }
+            guard self.requests.all.count == 1 else { return HTTPStreamedResponse(HTTPResponse(status: self.status)) }
             let token = self.token.map { #","accessToken":"\#($0)""# } ?? ""
             return HTTPStreamedResponse(HTTPResponse(status: 200, text: #"{"url":"\#(self.url)"\#(token)}"#))
         }
     }
 
-    @Test(arguments: [(String?.none, false), ("other", false), ("other", true)])
-    func `header fields go to another origin only if it has no token of its own, or by a setting`(
+    @Test(arguments: [(String?.none, false), (nil, true), ("other", false), ("other", true)])
+    func `the token and header fields of the application go to another origin only by a setting`(
         token: String?, sendsHeaders: Bool
     ) async throws {
         let http = RedirectingHTTP(url: "http://elsewhere/chat", token: token)
@@ -157,9 +159,25 @@ import Testing
         _ = await hubError { try await hub.client.start() }
         let second = try #require(http.requests.all.last)
         expect(http.requests.all.count == 2 && second.endpoint.host == "elsewhere")
-        let isSent = token == nil || sendsHeaders
-        expect(second.headers["X-Key"] == (isSent ? "secret" : nil) && second.headers["Cookie"] == (isSent ? "a=b" : nil))
-        expectEqual(second.headers["Authorization"], "Bearer \(token ?? "mine")")
+        expect(second.headers["X-Key"] == (sendsHeaders ? "secret" : nil) && second.headers["Cookie"] == (sendsHeaders ? "a=b" : nil))
+        expectEqual(second.headers["Authorization"], (token ?? (sendsHeaders ? "mine" : nil)).map { "Bearer \($0)" })
+        expect(second.headers["User-Agent"]?.contains("SignalR") == true)
+    }
+
+    @Test func `a server to which a redirect without a token leads, and that wants one, is the reason`() async throws {
+        let http = RedirectingHTTP(url: "http://elsewhere/chat", token: nil, status: 401)
+        let asked = EventRecorder<Int>()
+        let hub = try await HubFixture(negotiates: true) {
+            $0.transports.http = http
+            $0.accessToken = {
+                asked.record(1)
+                return "mine"
+            }
+        }
+        let error = try #require(await hubError { try await hub.client.start() })
+        expect(error.code == .unauthorized && error.status == 401 && asked.all.count == 1, "\(error)")
+        let place = "The negotiation with http://elsewhere/chat, to which \(hub.client.configuration.endpoint) redirected it, was answered"
+        expect(error.message.hasPrefix(place) && error.message.contains("or set sendsHeadersAfterRedirect."), "\(error)")
     }
 
     @Test func `redirects have the time limit of the attempt`() async throws {
@@ -238,6 +256,36 @@ import Testing
         expect(http.requests.all.count == 2 && second.endpoint.host == "elsewhere")
         expect(second.headers["Authorization"] == nil && second.headers["Cookie"] == nil)
         expectEqual(second.headers["X-Key"], (sendsHeaders ? "secret" : nil))
+    }
+
+    @Test(arguments: [(301, 405, "became a GET request"), (307, 401, "takes no credentials to another origin"), (308, 404, "Check the URL")])
+    func `what a negotiation meets behind a redirect is an error with both URLs`(redirect: Int, status: Int, text: String) async throws {
+        struct Redirecting: HTTPTransport {
+            let redirect: Int, status: Int
+            let requests = EventRecorder<HTTPRequest>()
+
+            func open(_ request: HTTPRequest) async throws(TransportError) -> HTTPStreamedResponse {
+                self.requests.record(request)
+                let isFirst = self.requests.all.count == 1
+                let response = HubStartTests.redirect(self.redirect, to: "http://elsewhere:81/negotiate?key=secret")
+                return HTTPStreamedResponse(isFirst ? response : HTTPResponse(status: self.status))
+            }
+        }
+        let http = Redirecting(redirect: redirect, status: status)
+        let asked = EventRecorder<Int>()
+        let hub = try await HubFixture(negotiates: true) {
+            $0.transports.http = http
+            $0.accessToken = {
+                asked.record(1)
+                return "mine"
+            }
+        }
+        let error = try #require(await hubError { try await hub.client.start() })
+        expect(error.status == status && error.code == (status == 401 ? .unauthorized : .negotiationFailed), "\(error)")
+        let place = "The negotiation with \(hub.client.configuration.endpoint) was redirected to http://elsewhere:81/negotiate, which answered"
+        expect(error.message.hasPrefix(place) && error.message.contains(text) && !error.message.contains("secret"), "\(error)")
+        // Another token wouldn't be sent there either.
+        expect(asked.all.count == 1 && http.requests.all.count == 2)
     }
 
     @Test(arguments: [("/chat/negotiate", "was redirected more than 20 times"), ("ftp://elsewhere/", "to an invalid URL")])

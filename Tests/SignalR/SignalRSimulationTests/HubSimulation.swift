@@ -80,7 +80,7 @@ final class HubSimulation: @unchecked Sendable {
             connect: { request, id, events, _ in
                 switch request {
                 case .webSocket(let request): return network.connect(request, id: id, events: events)
-                case .http(let rules, let headers, _):
+                case .http(let rules, let headers, _, _):
                     let environment = HTTPConnection.Environment(
                         transports, cookies: HTTPClient.Cookies(), headers: { $1(.success((headers, 0))) }, refreshesHeaders: false)
                     return HTTPConnection(rules, in: environment, id: id, events: events)

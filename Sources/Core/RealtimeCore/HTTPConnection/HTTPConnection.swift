@@ -23,6 +23,8 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
         package var headers: Headers?
         /// Whether ``headers`` is asked once more when a server has refused the fields of a request, which is then repeated.
         package var refreshesHeaders: Bool
+        /// Whether a request that is redirected to another origin has the fields of ``headers`` there, without credentials.
+        package var sendsHeadersAfterRedirect = false
         /// Receives the requests, at the level ``LogSink/Level/trace``.
         package var log: LogSink
         /// The part of the library that the log messages name.
@@ -233,14 +235,17 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
 
     private func start(_ id: ExchangeID, _ request: HTTPRequest, refused: Int?) {
         guard let headers = self.environment.headers else { return self.start(id, request, generation: 0) }
+        let isAtOtherOrigin = self.state.withLock { $0.machine.isAtOtherOrigin(id) }
+        let keepsFields = self.environment.sendsHeadersAfterRedirect
         // Weak, because a closure of the application may keep it and never answer.
         headers(refused) { [weak self] result in
             guard let self else { return }
             switch result {
             case .success(let fields):
                 var request = request
-                for field in fields.headers { request.headers[field.name] = nil }
-                for field in fields.headers { request.headers.add(field.name, field.value) }
+                let headers = isAtOtherOrigin ? fields.headers.forOtherOrigin(keepsFields: keepsFields) : fields.headers
+                for field in headers { request.headers[field.name] = nil }
+                for field in headers { request.headers.add(field.name, field.value) }
                 self.start(id, request, generation: fields.generation)
             case .failure(let error): self.ended(id, error)
             }

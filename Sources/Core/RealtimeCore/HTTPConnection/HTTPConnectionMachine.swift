@@ -41,6 +41,11 @@ package struct HTTPConnectionMachine: Sendable {
         var generation = 0
         /// Whether the request was repeated with fresh header fields.
         var isRepeated = false
+        /// The URL that has redirected the request, the first one of several.
+        var redirectedFrom: Endpoint?
+        var redirects = 0
+        /// Whether a redirect led to another origin, which receives no credentials.
+        var isAtOtherOrigin = false
         /// Whether a ping is among the messages of the request.
         var hasPing = false
         var head: HTTPResponseHead?
@@ -51,6 +56,18 @@ package struct HTTPConnectionMachine: Sendable {
 
         /// The end of the time for the answer, or for its part that is awaited; see ``HTTPConnectionMachine/nextDeadline``.
         var deadline: Instant? { self.answerLimit.map { $0 + Int64(self.countedBytes / 1024) * 1_000_000_000 } }
+
+        /// The URL of the request, and the one that has redirected it there, at the beginning of a sentence.
+        var place: String {
+            self.redirectedFrom.map { "\(self.request.endpoint), to which \($0) redirected the request," } ?? "\(self.request.endpoint)"
+        }
+
+        /// The same request with another number, such as one that is repeated.
+        func repeated(as id: ExchangeID, now: Instant) -> Exchange {
+            Exchange(
+                id: id, request: self.request, started: now, isRepeated: self.isRepeated, redirectedFrom: self.redirectedFrom,
+                redirects: self.redirects, isAtOtherOrigin: self.isAtOtherOrigin, hasPing: self.hasPing)
+        }
 
         /// The time for the head, or for the answer to messages: that of the transport for silence, which has a text of its own, and some for
         /// the connection.
@@ -205,32 +222,36 @@ package struct HTTPConnectionMachine: Sendable {
     ///
     /// - Returns: Whether the request is still in progress. The owner starts it only then.
     package mutating func prepared(_ id: ExchangeID, generation: Int, now: Instant) -> Bool {
-        if case .request(var exchange) = self.receiving, exchange.id == id {
-            exchange.generation = generation
-            exchange.begin(now: now)
-            self.receiving = .request(exchange)
-            return true
-        }
-        switch self.sending {
-        case .request(var exchange, let bytes, let body) where exchange.id == id:
-            exchange.generation = generation
-            exchange.begin(now: now)
-            self.sending = .request(exchange, bytes: bytes, body: body)
-        case .closing(var exchange) where exchange.id == id:
-            exchange.generation = generation
-            self.sending = .closing(exchange)
-        case .none, .request, .closing, .gathering: return false
-        }
+        guard var exchange = self.exchange(id) else { return false }
+        exchange.generation = generation
+        exchange.begin(now: now)
+        self.replace(id, by: exchange)
         return true
     }
 
     /// The endpoint of a request in progress.
-    package func endpoint(of id: ExchangeID) -> Endpoint? {
-        if case .request(let exchange) = self.receiving, exchange.id == id { return exchange.request.endpoint }
+    package func endpoint(of id: ExchangeID) -> Endpoint? { self.exchange(id)?.request.endpoint }
+
+    /// Whether a redirect has led a request to another origin, which receives no credentials.
+    package func isAtOtherOrigin(_ id: ExchangeID) -> Bool { self.exchange(id)?.isAtOtherOrigin ?? false }
+
+    private func exchange(_ id: ExchangeID) -> Exchange? {
+        if case .request(let exchange) = self.receiving, exchange.id == id { return exchange }
         switch self.sending {
-        case .request(let exchange, _, _) where exchange.id == id: return exchange.request.endpoint
-        case .closing(let exchange) where exchange.id == id: return exchange.request.endpoint
+        case .request(let exchange, _, _) where exchange.id == id: return exchange
+        case .closing(let exchange) where exchange.id == id: return exchange
         case .none, .request, .closing, .gathering: return nil
+        }
+    }
+
+    /// Replaces a request in progress, by itself with other values, or by another one.
+    private mutating func replace(_ id: ExchangeID, by exchange: Exchange) {
+        if self.receivingID == id { return self.receiving = .request(exchange) }
+        switch self.sending {
+        case .request(let before, let bytes, let body) where before.id == id:
+            self.sending = .request(exchange, bytes: bytes, body: before.id == exchange.id ? body : [])
+        case .closing(let before) where before.id == id: self.sending = .closing(exchange)
+        case .none, .request, .closing, .gathering: break
         }
     }
 
@@ -366,7 +387,7 @@ package struct HTTPConnectionMachine: Sendable {
     }
 
     private mutating func endTimedOut(_ exchange: Exchange, _ problem: String) -> [Command] {
-        let message = "\(exchange.request.endpoint) timed out: \(problem) Check the server, and any proxies before it."
+        let message = "\(exchange.place) timed out: \(problem) Check the server, and any proxies before it."
         return self.end(.transport(TransportError(.timedOut, message)))
     }
 
@@ -404,6 +425,7 @@ package struct HTTPConnectionMachine: Sendable {
 
     package mutating func received(_ head: HTTPResponseHead, of id: ExchangeID, now: Instant) -> [Command] {
         if head.status == 401, self.refreshesHeaders, let commands = self.repeatRequest(id, now: now) { return commands }
+        if (300...399).contains(head.status), let commands = self.followRedirect(head, of: id, now: now) { return commands }
         if case .request(var exchange) = self.receiving, exchange.id == id {
             if self.isClosingSent { return [] }
             exchange.head = head
@@ -539,9 +561,8 @@ package struct HTTPConnectionMachine: Sendable {
 
     private mutating func endRejected(_ exchange: Exchange) -> [Command] {
         let response = HTTPResponse(exchange.head ?? HTTPResponseHead(status: 0), body: exchange.rejection ?? [])
-        let message = "\(exchange.request.endpoint) answered with status \(response.summary)"
         let isOpening = if case .opening = self.state { true } else { false }
-        return self.end(.transport(TransportError(isOpening ? .upgradeRejected : .requestRejected, message, response: response)))
+        return self.endRejected(exchange, response, "answered", isOpening ? .upgradeRejected : .requestRejected)
     }
 
     private mutating func receivingEnded(_ exchange: Exchange, _ error: TransportError?, now: Instant) -> [Command] {
@@ -612,8 +633,18 @@ package struct HTTPConnectionMachine: Sendable {
 
     /// The server has rejected messages.
     private mutating func endRejected(_ exchange: Exchange, _ response: HTTPResponse) -> [Command] {
-        let message = "\(exchange.request.endpoint) rejected messages with status \(response.summary)"
-        return self.end(.transport(TransportError(.requestRejected, message, response: response)))
+        self.endRejected(exchange, response, "rejected messages", .requestRejected)
+    }
+
+    private mutating func endRejected(
+        _ exchange: Exchange, _ response: HTTPResponse, _ verb: String, _ code: TransportError.Code
+    ) -> [Command] {
+        var message = "\(exchange.place) \(verb) with status \(response.summary)"
+        if exchange.isAtOtherOrigin, [401, 403].contains(response.head.status) {
+            message += " A redirect takes no credentials to another origin: use the URL at which it ends."
+        }
+        let error = TransportError(code, message, response: response, isOfOtherOrigin: exchange.isAtOtherOrigin)
+        return self.end(.transport(error))
     }
 
     // MARK: Steps
@@ -671,25 +702,43 @@ package struct HTTPConnectionMachine: Sendable {
 
     /// Repeats a request once with fresh header fields.
     private mutating func repeatRequest(_ id: ExchangeID, now: Instant) -> [Command]? {
-        func repeated(_ exchange: Exchange, _ next: ExchangeID) -> Exchange {
-            Exchange(id: next, request: exchange.request, started: now, isRepeated: true, hasPing: exchange.hasPing)
+        guard let exchange = self.exchange(id), !exchange.isRepeated, !exchange.isAtOtherOrigin else { return nil }
+        return self.startAgain(exchange, refused: exchange.generation, now: now) { $0.isRepeated = true }
+    }
+
+    /// Sends a request to the URL to which a server has redirected it.
+    ///
+    /// Browsers and the clients for JavaScript do the same, for each request again.
+    ///
+    /// - Returns: `nil` if the response isn't a redirect.
+    private mutating func followRedirect(_ head: HTTPResponseHead, of id: ExchangeID, now: Instant) -> [Command]? {
+        guard let exchange = self.exchange(id) else { return nil }
+        do throws(TransportError) {
+            guard let next = try exchange.request.redirectedUnchanged(by: head) else { return nil }
+            guard exchange.redirects < HTTPRequest.redirectLimit else { throw exchange.request.redirectLoop }
+            return self.startAgain(exchange, refused: nil, now: now) {
+                $0.redirectedFrom = $0.redirectedFrom ?? $0.request.endpoint
+                $0.redirects += 1
+                $0.isAtOtherOrigin = $0.isAtOtherOrigin || next.endpoint.origin != $0.request.endpoint.origin
+                $0.request = next
+            }
+        } catch {
+            if case .closing = self.sending { return self.end(.requested) }
+            return self.end(.transport(error))
         }
-        let next = ExchangeID(rawValue: self.lastExchange + 1)
-        switch (self.receiving, self.sending) {
-        case (.request(let exchange), _) where exchange.id == id && !exchange.isRepeated && !self.isClosingSent:
-            self.receiving = .request(repeated(exchange, next))
-            self.lastExchange += 1
-            return [.cancel(id), .start(next, exchange.request, refused: exchange.generation)]
-        case (_, .request(let exchange, let bytes, _)) where exchange.id == id && !exchange.isRepeated:
-            self.sending = .request(repeated(exchange, next), bytes: bytes, body: [])
-            self.lastExchange += 1
-            return [.cancel(id), .start(next, exchange.request, refused: exchange.generation)]
-        case (_, .closing(let exchange)) where exchange.id == id && !exchange.isRepeated:
-            self.sending = .closing(repeated(exchange, next))
-            self.lastExchange += 1
-            return [.cancel(id), .start(next, exchange.request, refused: exchange.generation)]
-        default: return nil
-        }
+    }
+
+    /// Sends a changed request in place of another one, whose response isn't of interest.
+    private mutating func startAgain(
+        _ exchange: Exchange, refused: Int?, now: Instant, _ change: (inout Exchange) -> Void
+    ) -> [Command]? {
+        // After the request that tells the server about the end, nothing is received.
+        if self.isClosingSent, self.receivingID == exchange.id { return nil }
+        self.lastExchange += 1
+        var next = exchange.repeated(as: ExchangeID(rawValue: self.lastExchange), now: now)
+        change(&next)
+        self.replace(exchange.id, by: next)
+        return [.cancel(exchange.id), .start(next.id, next.request, refused: refused)]
     }
 
     private func deliver(_ batch: consuming MessageBatch) -> [Command] { batch.entries.isEmpty ? [] : [.received(batch)] }

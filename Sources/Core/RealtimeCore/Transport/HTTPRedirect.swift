@@ -36,19 +36,24 @@ extension HTTPRequest {
             for name in ["Content-Type", "Content-Encoding", "Content-Language", "Content-Location"] { next.headers[name] = nil }
         }
         if next.endpoint.origin != self.endpoint.origin {
-            for name in ["Authorization", "Cookie", "Proxy-Authorization"] { next.headers[name] = nil }
-            if !keepsFields {
-                next.headers = HTTPHeaders(next.headers.filter { Self.fieldsForAll.contains($0.name.lowercased()) })
-            }
+            next.headers = next.headers.forOtherOrigin(keepsFields: keepsFields)
         }
         return next
     }
 
-    /// The fields that say what a request and its client are, and nothing that is meant for one server.
-    private static let fieldsForAll: Set<String> = [
-        "accept", "accept-encoding", "accept-language", "cache-control", "content-encoding", "content-language", "content-type",
-        "user-agent",
-    ]
+    /// Returns the request that follows a redirect, for a request that isn't the same with another method.
+    ///
+    /// - Parameter head: The head of the response to this request.
+    /// - Returns: The next request, or `nil` if the response isn't a redirect.
+    /// - Throws: As ``redirected(by:keepsFields:)``, and if the method would change.
+    package func redirectedUnchanged(by head: HTTPResponseHead) throws(TransportError) -> HTTPRequest? {
+        guard let next = try self.redirected(by: head) else { return nil }
+        guard next.method == self.method else {
+            let change = "to \(next.endpoint), for which a \(self.method) request becomes a \(next.method) request"
+            throw self.rejection(head, "\(change). Use that URL, or redirect with the status 307 or 308")
+        }
+        return next
+    }
 
     /// The error for more redirects than ``redirectLimit``.
     package var redirectLoop: TransportError {
@@ -59,6 +64,37 @@ extension HTTPRequest {
 
     private func rejection(_ head: HTTPResponseHead, _ reason: String) -> TransportError {
         TransportError(.requestRejected, "\(self.endpoint) redirects with the status \(head.status) \(reason).", status: head.status)
+    }
+}
+
+extension HTTPHeaders {
+    /// The fields that say what a request and its client are, and nothing that is meant for one server.
+    private static let fieldsForAll: Set<String> = [
+        "accept", "accept-encoding", "accept-language", "cache-control", "content-encoding", "content-language", "content-type",
+        "user-agent",
+    ]
+
+    /// Returns the fields that another origin than the intended one receives.
+    ///
+    /// - Parameter keepsFields: Whether these are all but those of credentials, because the caller decides about the others.
+    package func forOtherOrigin(keepsFields: Bool) -> HTTPHeaders {
+        HTTPHeaders(
+            self.filter { field in
+                let name = field.name.lowercased()
+                return keepsFields ? !["authorization", "cookie", "proxy-authorization"].contains(name) : Self.fieldsForAll.contains(name)
+            })
+    }
+}
+
+extension HTTPResponse {
+    /// The message about a response that rejects a WebSocket. No client for JavaScript follows a redirect of one either.
+    ///
+    /// - Parameter endpoint: The endpoint of the WebSocket.
+    package func rejectionOfUpgrade(at endpoint: Endpoint) -> String {
+        let target = self.head.redirectTarget(from: endpoint).map {
+            " It redirects to \($0), which a WebSocket doesn't follow: use that URL."
+        }
+        return "The server rejected the WebSocket with \(self.summary)\(target ?? "")"
     }
 }
 

@@ -77,7 +77,7 @@ public struct TransportError: Error, Hashable, Sendable {
     /// The details of a failed HTTP request. Stored out of line, because most errors have none.
     private indirect enum Details: Sendable {
         case status(Int)
-        case response(HTTPResponse)
+        case response(HTTPResponse, isOfOtherOrigin: Bool)
         case cause(any Error)
     }
 
@@ -88,7 +88,7 @@ public struct TransportError: Error, Hashable, Sendable {
     public var status: Int? {
         switch self.details {
         case .status(let status): status
-        case .response(let response): response.head.status
+        case .response(let response, _): response.head.status
         case .cause, nil: nil
         }
     }
@@ -98,8 +98,11 @@ public struct TransportError: Error, Hashable, Sendable {
     ///
     /// The header fields and the body can contain secrets. They are not part of ``description``.
     public var response: HTTPResponse? {
-        if case .response(let response) = self.details { response } else { nil }
+        if case .response(let response, _) = self.details { response } else { nil }
     }
+
+    /// Whether a redirect led to ``response``, from another origin. The request had no credentials there.
+    package var isOfOtherOrigin: Bool { if case .response(_, true) = self.details { true } else { false } }
 
     /// The error that your code threw, if it is the reason, for example of a custom transport.
     ///
@@ -127,11 +130,15 @@ public struct TransportError: Error, Hashable, Sendable {
     ///   - message: A sentence that describes the failure. It must not contain secrets, because it may be logged.
     ///   - response: The response. The part of its body beyond 64 KiB is removed.
     public init(_ code: Code, _ message: String, response: HTTPResponse) {
+        self.init(code, message, response: response, isOfOtherOrigin: false)
+    }
+
+    package init(_ code: Code, _ message: String, response: HTTPResponse, isOfOtherOrigin: Bool) {
         self.code = code
         self.message = Excerpt.message(message)
         var response = response
         if response.body.count > Self.responseBodyLimit { response.body = Array(response.body.prefix(Self.responseBodyLimit)) }
-        self.details = .response(response)
+        self.details = .response(response, isOfOtherOrigin: isOfOtherOrigin)
     }
 
     /// Creates an error for one that the code of the application threw. Used by custom transports.
@@ -162,7 +169,7 @@ public struct TransportError: Error, Hashable, Sendable {
     package func withMessage(_ message: String) -> TransportError {
         if let cause { return TransportError(self.code, message, cause: cause) }
         guard let response = self.response else { return TransportError(self.code, message, status: self.status) }
-        return TransportError(self.code, message, response: response)
+        return TransportError(self.code, message, response: response, isOfOtherOrigin: self.isOfOtherOrigin)
     }
 
     /// The error of a connection whose peer sends a message above the limit.
@@ -179,7 +186,7 @@ public struct TransportError: Error, Hashable, Sendable {
         if self.cause != nil { return self.withoutCause }
         guard var response = self.response, response.body.count > 1 << 10 else { return self }
         response.body = Array(response.body.prefix(1 << 10))
-        return TransportError(self.code, self.message, response: response)
+        return TransportError(self.code, self.message, response: response, isOfOtherOrigin: self.isOfOtherOrigin)
     }
 }
 

@@ -555,12 +555,13 @@ extension HubConfiguration {
             connect: { request, id, events, driver in
                 switch request {
                 case .webSocket(let request): return transports.webSocket.makeConnection(request, id: id, events: events)
-                case .http(let rules, let headers, let asksForToken):
+                case .http(let rules, let headers, let asksForToken, let sendsAfterRedirect):
                     let headers = HubRequestHeaders(headers, of: id, driver)
-                    let environment = HTTPConnection.Environment(
+                    var environment = HTTPConnection.Environment(
                         transports, cookies: cookies, headers: { headers.headers(refused: $0, $1) }, refreshesHeaders: asksForToken,
                         log: log,
                         subsystem: subsystem)
+                    environment.sendsHeadersAfterRedirect = sendsAfterRedirect
                     guard let trace else { return HTTPConnection(rules, in: environment, id: id, events: events) }
                     let connection = HTTPConnection(rules, in: environment, id: id, events: TracedEvents(events, trace))
                     return TracedConnection(connection, id, trace)

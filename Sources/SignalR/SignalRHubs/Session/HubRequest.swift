@@ -12,7 +12,8 @@ package enum HubRequest: Sendable {
     ///   - headers: The header fields of its requests, until there are others.
     ///   - asksForToken: Whether the application is asked for another access token, once for each request that is answered with the status 401:
     ///     there is a provider of tokens, and the token is its own.
-    case http(any HTTPConnectionRules, headers: HTTPHeaders, asksForToken: Bool)
+    ///   - sendsAfterRedirect: Whether a request that is redirected to another origin has the header fields there, without credentials.
+    case http(any HTTPConnectionRules, headers: HTTPHeaders, asksForToken: Bool, sendsAfterRedirect: Bool)
 }
 
 /// The requests that the connections over HTTP of a hub have in common.

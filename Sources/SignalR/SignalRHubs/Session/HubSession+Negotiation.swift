@@ -23,8 +23,10 @@ extension HubSession {
         case .serverSentEvents: rules = HubStreamRules(requests, messageLimit: self.options.messageLimit)
         case .longPolling: rules = HubPollingRules(requests, pollTimeout: self.options.pollTimeout)
         }
-        let asksForToken = self.options.accessToken != nil && !self.attempt.hasTokenOfRedirect
-        return .http(rules, headers: Self.withoutAccept(headers), asksForToken: asksForToken)
+        let asksForToken =
+            self.options.accessToken != nil && !self.attempt.hasTokenOfRedirect && self.sendsCredentials(to: self.attempt.endpoint)
+        return .http(
+            rules, headers: Self.withoutAccept(headers), asksForToken: asksForToken, sendsAfterRedirect: self.options.sendsHeadersAfterRedirect)
     }
 
     /// The header fields of the next request of a connection over HTTP; `nil` if the connection is over, or closing.
@@ -43,17 +45,24 @@ extension HubSession {
 
     private func isInUse(_ id: ConnectionID) -> Bool { self.connection.current == id && !self.connection.isClosing }
 
+    private func isOwnOrigin(_ endpoint: Endpoint) -> Bool { endpoint.http.origin == self.options.endpoint.http.origin }
+
+    /// Whether the access token and the header fields of the application are sent to an endpoint. Other clients send them wherever a negotiation
+    /// leads.
+    private func sendsCredentials(to endpoint: Endpoint) -> Bool { self.options.sendsHeadersAfterRedirect || self.isOwnOrigin(endpoint) }
+
     /// The header fields of a request.
     private func headers(for endpoint: Endpoint, token: String?) -> HTTPHeaders {
         // The second field makes servers that authenticate with cookies answer 401, instead of redirecting to a login page.
         var headers: HTTPHeaders = ["User-Agent": Self.userAgent, "X-Requested-With": "XMLHttpRequest"]
+        let isSent = self.sendsCredentials(to: endpoint)
+        let token = isSent || self.attempt.hasTokenOfRedirect ? token : nil
         if let token, !token.isEmpty { headers["Authorization"] = "Bearer \(token)" }
-        let isOther = self.attempt.hasTokenOfRedirect && endpoint.http.origin != self.options.endpoint.http.origin
-        let fields = isOther && !self.options.sendsHeadersAfterRedirect ? [:] : self.options.headers
+        let fields = isSent ? self.options.headers : [:]
         for field in fields { headers[field.name] = nil }
         for field in fields { headers.add(field.name, field.value) }
         // The token belongs to the connection there; another one would be refused.
-        if isOther, let token { headers["Authorization"] = "Bearer \(token)" }
+        if self.attempt.hasTokenOfRedirect, !self.isOwnOrigin(endpoint), let token { headers["Authorization"] = "Bearer \(token)" }
         return headers
     }
 
@@ -64,8 +73,20 @@ extension HubSession {
             idleTimeout: self.options.connectTimeout)
     }
 
-    /// Whether the application can be asked for another access token, which happens once in each attempt.
-    var canRefreshToken: Bool { self.options.accessToken != nil && !self.attempt.hasRefreshedToken }
+    /// Whether the application can be asked for another access token, which happens once in each attempt: its token was refused, or one that
+    /// followed from it.
+    var canRefreshToken: Bool { self.options.accessToken != nil && !self.attempt.hasRefreshedToken && self.sendsToken }
+
+    /// Whether the requests of the attempt have a token, if there is one. A redirect without a token may have led to another origin.
+    private var sendsToken: Bool { self.attempt.hasTokenOfRedirect || self.sendsCredentials(to: self.attempt.endpoint) }
+
+    /// The advice for a server that rejects an access token.
+    var adviceIfTokenRejected: String {
+        if self.sendsToken { return "Check the access token." }
+        return
+            "The negotiation was redirected without a token to another origin, which doesn't receive yours: let the server name a token, or set "
+            + "sendsHeadersAfterRedirect."
+    }
 
     package mutating func begin(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         self.cookies.removeExpired(now: now)
@@ -148,11 +169,15 @@ extension HubSession {
         }
         self.cookies.store(response.head.headers, from: request.endpoint, now: now)
         if self.followRedirect(response, of: request, redirects: redirects, for: id, now: now, &effects) { return }
-        if response.head.status == 401, self.canRefreshToken {
+        let isRedirected = redirects > 0 && request.endpoint.origin != self.attempt.endpoint.http.origin
+        if response.head.status == 401, !isRedirected, self.canRefreshToken {
             self.attempt.hasRefreshedToken = true
             return self.begin(id, now: now, &effects)
         }
-        guard response.head.status == 200 else { return self.fail(id, self.error(for: response), now: now, &effects) }
+        guard response.head.status == 200 else {
+            let error = self.error(for: response, of: request, isRedirected: redirects > 0, toOtherOrigin: isRedirected)
+            return self.fail(id, error, now: now, &effects)
+        }
         do throws(NegotiateError) {
             let answer = try NegotiateResponse(parsing: response.body)
             // A server to which this one redirects is not asked to refresh the authentication.
@@ -229,10 +254,27 @@ extension HubSession {
         effects.commands.append(.open(id, self.request))
     }
 
-    private func error(for response: HTTPResponse) -> HubError {
-        let text = "The negotiation with \(self.attempt.endpoint) was answered with the status \(self.redacted(response.summary))"
-        let cause = TransportError(.requestRejected, text, response: response)
+    /// - Parameters:
+    ///   - request: The request, which is another one than that of the client after redirects of HTTP.
+    ///   - isRedirected: Whether there were any.
+    ///   - isOfOtherOrigin: Whether they led to another origin.
+    private func error(
+        for response: HTTPResponse, of request: HTTPRequest, isRedirected: Bool, toOtherOrigin isOfOtherOrigin: Bool
+    ) -> HubError {
+        var text = "The negotiation with \(self.attempt.endpoint)"
+        if self.attempt.redirects > 0 { text += ", to which \(self.options.endpoint) redirected it," }
+        text += isRedirected ? " was redirected to \(request.endpoint), which answered" : " was answered"
+        text += " with the status \(self.redacted(response.summary))"
+        if isRedirected, request.method != "POST" {
+            text += " The POST request became a \(request.method) request: use the URL of the hub there, or redirect with the status 307 or 308."
+        } else if isOfOtherOrigin, [401, 403].contains(response.head.status) {
+            text += " A redirect takes no credentials to another origin: use the URL of the hub there."
+        }
+        let cause = TransportError(.requestRejected, text, response: response, isOfOtherOrigin: isOfOtherOrigin)
         switch response.head.status {
+        case 401 where isOfOtherOrigin, 403 where isOfOtherOrigin: return HubError(.unauthorized, text, cause: cause)
+        case 401 where !self.sendsToken, 403 where !self.sendsToken:
+            return HubError(.unauthorized, "\(text) \(self.adviceIfTokenRejected)", cause: cause)
         case 401 where self.options.accessToken == nil:
             return HubError(.unauthorized, "\(text) \(self.options.accessTokenSource.adviceIfMissing)", cause: cause)
         case 401, 403:

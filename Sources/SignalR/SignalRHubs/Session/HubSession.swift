@@ -406,7 +406,7 @@ package struct HubSession: ConfigurableSession {
             failure = self.withEarlierFailures(
                 .lost(
                     self.redacted(reason), at: self.options.endpoint, over: self.attempt.transport, wasConnected: wasConnected,
-                    serverTimeout: self.options.serverTimeout))
+                    serverTimeout: self.options.serverTimeout, adviceIfTokenRejected: self.adviceIfTokenRejected))
         }
         let isRequested = reason == .requested
         return Ending(reason: reason, failure: failure, reported: isRequested ? nil : failure, isLossOfSocket: !isRequested)
@@ -429,7 +429,7 @@ package struct HubSession: ConfigurableSession {
         if let decision = self.resumeDecision(on: ending, now: now) { return decision }
         let ending = self.connection.isResuming ? self.loss(afterFailedResume: ending) : ending
         guard ending.allowsReconnect else { return .never }
-        if self.connection.established == nil, self.canRefreshToken, case .transport(let error) = ending.reason, error.status == 401 {
+        if self.connection.established == nil, self.canRefreshToken, case .transport(let error) = ending.reason, error.status == 401, !error.isOfOtherOrigin {
             self.attempt.hasRefreshedToken = true
             return .reopen
         }

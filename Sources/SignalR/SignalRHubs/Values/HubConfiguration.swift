@@ -30,9 +30,11 @@ public struct HubConfiguration: Sendable {
     public var skipsNegotiation = false
     /// Header fields for all requests. They replace fields of the client with the same name.
     public var headers: HTTPHeaders = [:]
-    /// Whether ``headers`` are sent to another origin as well, to which the server redirects the negotiation with an access token of its own,
-    /// as Azure SignalR Service does. By default, they aren't: they may contain credentials, and that token is the only one that counts
-    /// there.
+    /// Whether ``headers``, and the token of ``accessToken``, are sent to another origin as well, to which the server redirects the negotiation.
+    /// By default, they aren't, as they may admit to anything at your own origin. Microsoft's clients send them.
+    ///
+    /// A token that the server names with the redirect, as Azure SignalR Service does, replaces yours in any case. A redirect of HTTP, with a
+    /// status such as 307, takes along the header fields at most, without `Authorization` and cookies.
     public var sendsHeadersAfterRedirect = false
     /// The source of access tokens, which are sent as `Authorization: Bearer`; `nil` for none.
     public var accessToken: AccessTokenProvider?

@@ -156,8 +156,11 @@ extension HubError {
     static let cancelled = HubError(.cancelled, "The call was cancelled with its task.")
 
     /// The error for the end of a connection, or of an attempt.
+    ///
+    /// - Parameter adviceIfTokenRejected: The advice for a server that rejects the access token.
     static func lost(
-        _ reason: CloseReason, at endpoint: Endpoint, over transport: HubTransport?, wasConnected: Bool, serverTimeout: Duration
+        _ reason: CloseReason, at endpoint: Endpoint, over transport: HubTransport?, wasConnected: Bool, serverTimeout: Duration,
+        adviceIfTokenRejected: String
     ) -> HubError {
         let message = reason.lossMessage(at: endpoint, over: transport?.rawValue, wasConnected: wasConnected)
         switch reason {
@@ -167,7 +170,8 @@ extension HubError {
             let name = transport.map { " over \($0)" } ?? ""
             return HubError(.serverTimeout, "The server \(endpoint) sent nothing for \(serverTimeout)\(name). \(hint)")
         case .transport(let error) where error.status == 401:
-            return HubError(.unauthorized, "\(message) Check the access token.", cause: error)
+            // After a redirect to another origin, the message says why the token isn't there.
+            return HubError(.unauthorized, error.isOfOtherOrigin ? message : "\(message) \(adviceIfTokenRejected)", cause: error)
         // The message of a permanent failure says what to change, before anything was sent.
         case .transport(let error) where error.code.isPermanent: return HubError(.invalidConfiguration, error.message, cause: error)
         case .transport(let error): return HubError(.connectionLost, message, cause: error)

@@ -135,7 +135,7 @@ import Testing
         expectEqual(error?.response, HTTPResponse(head, body: Array("The key \nis wrong".utf8)))
         expectEqual(
             self.receive("HTTP/1.1 302\r\nLocation: /x\r\nContent-Length: 0\r\n\r\n", handshake)?.message,
-            "The server rejected the WebSocket with 302.")
+            "The server rejected the WebSocket with 302. It redirects to ws://a/x, which a WebSocket doesn't follow: use that URL.")
         expectEqual(self.receive("HTTP/1.1 200 OK\r\n\r\nnot whole", handshake, ends: true)?.status, 200)
         let basic =
             "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic realm=\"x\"\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n"

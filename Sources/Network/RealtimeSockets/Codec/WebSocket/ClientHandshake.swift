@@ -7,6 +7,7 @@ import RealtimeEncoding
 package struct ClientHandshake: Sendable {
     private let accept: String
     private let subprotocols: [String]
+    private let endpoint: Endpoint
     private var decoder = HTTPResponseDecoder(method: "GET")
     private var rejection: HTTPResponse?
 
@@ -23,6 +24,7 @@ package struct ClientHandshake: Sendable {
         let key = HandshakeKey.encode(nonce)
         self.accept = HandshakeKey.accept(key)
         self.subprotocols = request.subprotocols
+        self.endpoint = request.endpoint
         let headers = try Self.headers(request, key: key)
         try HTTPEncoder.append(HTTPRequestHead(method: "GET", target: request.endpoint.requestTarget, headers: headers), to: &output)
     }
@@ -66,7 +68,7 @@ package struct ClientHandshake: Sendable {
     /// The rejection, if its head has been received. While its body is arriving, it explains a failure better than a timeout does.
     package var rejectionError: TransportError? {
         guard let rejection else { return nil }
-        return TransportError(.upgradeRejected, "The server rejected the WebSocket with \(rejection.summary)", response: rejection)
+        return TransportError(.upgradeRejected, rejection.rejectionOfUpgrade(at: self.endpoint), response: rejection)
     }
 
     private func check(_ head: HTTPResponseHead) throws(TransportError) {
