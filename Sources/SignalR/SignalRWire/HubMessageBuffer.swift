@@ -101,7 +101,7 @@ package struct HubMessageBuffer: Sendable {
     package mutating func received(_ message: HubMessage, now: Instant) throws(HubSequenceError) -> Reception {
         switch message {
         case .sequence(let number):
-            try self.continues(with: number)
+            try self.continues(with: number, now: now)
             return .ignore
         // The end of the connection is final, whenever it arrives.
         case .close: return .handle
@@ -129,16 +129,16 @@ package struct HubMessageBuffer: Sendable {
 
     /// - Returns: Whether the message is new.
     private mutating func receivedCounted(now: Instant) -> Bool {
-        // Also a repetition is acknowledged: the peer sends it because an acknowledgment was lost.
-        if self.ackDeadline == nil { self.ackDeadline = now.advanced(by: Self.ackInterval) }
         let number = self.next
         self.next += 1
+        // A repetition was acknowledged when the peer has said that it begins with it.
         guard number > self.received else { return false }
         self.received = number
+        if self.ackDeadline == nil { self.ackDeadline = now.advanced(by: Self.ackInterval) }
         return true
     }
 
-    private mutating func continues(with number: UInt64) throws(HubSequenceError) {
+    private mutating func continues(with number: UInt64, now: Instant) throws(HubSequenceError) {
         guard number > 0 else { throw HubSequenceError("The peer continues with message 0, but the first one is message 1.") }
         // Not `next`: while the peer repeats messages, that is lower, but the acknowledgment of all of them may arrive before another cut.
         guard number - 1 <= self.received else {
@@ -146,6 +146,10 @@ package struct HubMessageBuffer: Sendable {
                 "The peer continues with message \(number), but only \(self.received) messages were received: some are lost.")
         }
         self.next = number
+        // The peer repeats what was received, because the acknowledgment was lost, or wasn't due before the cut. If sockets last for less than the
+        // repetition takes, neither end would get beyond it with an acknowledgment that comes later. An acknowledgment that the peer
+        // doesn't wait for makes ASP.NET Core lose its next message at the next cut.
+        if number <= self.received { self.ackDeadline = now }
         if self.isAwaitingSequence { self.link = .established }
     }
 
