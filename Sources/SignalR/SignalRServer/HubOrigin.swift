@@ -7,7 +7,7 @@ enum HubOrigin: Hashable, Sendable {
     case unaffected
     /// Pages of this origin may read the response.
     case allowed(String)
-    case refused
+    case refused(String)
 
     init(_ request: HTTPRequestHead, _ configuration: SignalRServerConfiguration, isOnLoopback: Bool) {
         guard let origin = request.headers["Origin"] else {
@@ -21,11 +21,13 @@ enum HubOrigin: Hashable, Sendable {
         } else if !isOnLoopback {
             self = .unaffected
         } else {
-            self = configuration.allowsForeignOrigins || LoopbackName.host(of: origin) != nil ? .allowed(origin) : .refused
+            self = configuration.allowsForeignOrigins || LoopbackName.host(of: origin) != nil ? .allowed(origin) : .refused(origin)
         }
     }
 
-    var isRefused: Bool { self == .refused }
+    var refused: String? {
+        if case .refused(let origin) = self { origin } else { nil }
+    }
 
     var allowed: String? {
         if case .allowed(let origin) = self { origin } else { nil }
@@ -33,13 +35,17 @@ enum HubOrigin: Hashable, Sendable {
 
     /// The response to a request with which a browser asks whether a page may send another one; `nil` if it isn't one.
     ///
+    /// - Parameters:
+    ///   - request: The request.
+    ///   - refusal: The response for a page that is refused.
+    ///
     /// Source: the Fetch Standard, "CORS-preflight request".
-    func preflight(_ request: HTTPRequestHead) -> HTTPResponse? {
+    func preflight(_ request: HTTPRequestHead, refusal: (_ origin: String) -> HTTPResponse) -> HTTPResponse? {
         guard request.method == "OPTIONS", request.headers["Origin"] != nil, request.headers["Access-Control-Request-Method"] != nil else {
             return nil
         }
         switch self {
-        case .refused: return SignalRServerHandler.response(403, "Forbidden")
+        case .refused(let origin): return refusal(origin)
         // Without the fields, the browser doesn't send the other request.
         case .unaffected: return HTTPResponse(status: 204)
         case .allowed:

@@ -16,7 +16,7 @@ extension SignalRServerHandler {
         let faults = self.faults
         let lifetime: Duration?
         switch decision {
-        case .reject(let status): return self.rejection(status, hub)
+        case .reject(let status): return self.rejection(status, hub, request)
         case .accept(_, let accepted): lifetime = accepted
         }
         if let status = faults.negotiationStatus { return self.rejection(status, hub) }
@@ -64,6 +64,9 @@ extension SignalRServerHandler {
         self.authenticate(request, hub, refreshing: connection) { authentication in
             responder.onDisconnect { authentication.cancel() }
         } decided: { decision in
+            if case .reject(let status) = decision, self.isOfRefusedOrigin(request) {
+                return responder.respond(self.rejection(status, hub, request))
+            }
             responder.respond(self.refresh(connection, token, hub, decision))
         }
     }

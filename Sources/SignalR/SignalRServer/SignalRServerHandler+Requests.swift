@@ -71,7 +71,7 @@ extension SignalRServerHandler {
         // The server may have been released while the hook decided.
         if self.connections.isShutDown { return exchange.respond(Self.stopped) }
         switch decision {
-        case .reject(let status): exchange.respond(self.rejection(status, exchange.hub))
+        case .reject(let status): exchange.respond(self.rejection(status, exchange.hub, exchange.request.head))
         case .accept(let userID, _):
             switch self.decision(about: exchange, userID) {
             case .refuse(let refusal): exchange.respond(self.response(refusal, exchange.hub))

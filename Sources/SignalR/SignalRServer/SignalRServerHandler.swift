@@ -13,6 +13,8 @@ final class SignalRServerHandler: ListenerHandler {
         var faults = SignalRServerFaults()
         /// Whether the server's own listener has a loopback address.
         var isOnLoopback = false
+        /// The origins whose refusal was logged as a warning. A page tries again and again.
+        var loggedOrigins: Set<String> = []
     }
 
     private enum Endpoint {
@@ -89,7 +91,9 @@ final class SignalRServerHandler: ListenerHandler {
         let origin = self.origin(of: request)
         let responder = origin.allowed.map { CrossOriginResponder(responder, origin: $0) } ?? responder
         let endpoint = self.endpoint(request)
-        if let preflight = origin.preflight(request) { return responder.respond(endpoint == nil ? Self.unknownPath : preflight) }
+        if let preflight = origin.preflight(request, refusal: self.refusal(of:)) {
+            return responder.respond(endpoint == nil ? Self.unknownPath : preflight)
+        }
         switch endpoint {
         case .negotiation(let hub):
             guard request.method == "POST" else { return responder.respond(Self.negotiationNeedsPost) }
@@ -125,7 +129,7 @@ final class SignalRServerHandler: ListenerHandler {
         // The server may have been released while the hook decided.
         if self.connections.isShutDown { return Self.stopped }
         switch decision {
-        case .reject(let status): return self.rejection(status, hub)
+        case .reject(let status): return self.rejection(status, hub, request)
         case .accept(let userID, _):
             if let status = self.faults.refusal(of: .webSockets) { return self.rejection(status, hub) }
             var refusal: HubRefusal?
@@ -172,7 +176,7 @@ final class SignalRServerHandler: ListenerHandler {
         pending: (PendingDecision<SignalRAuthenticationDecision>) -> Void,
         decided: @escaping @Sendable (SignalRAuthenticationDecision) -> Void
     ) {
-        guard !self.origin(of: request).isRefused else { return decided(.reject(status: 403)) }
+        guard self.origin(of: request).refused == nil else { return decided(.reject(status: 403)) }
         let token = Self.token(request)
         if let status = self.state.withLock({ $0.faults.rejection(token: token) }) { return decided(.reject(status: status)) }
         let (hook, approve) = (self.hooks.authenticate, connection == nil ? nil : self.hooks.approveRefresh)
@@ -195,6 +199,9 @@ final class SignalRServerHandler: ListenerHandler {
         self.state.withLock { $0.isOnLoopback = LoopbackName.matches(address.host) }
     }
 
+    /// Whether a web page of another host has sent a request to a server on a loopback address.
+    func isOfRefusedOrigin(_ request: HTTPRequestHead) -> Bool { self.origin(of: request).refused != nil }
+
     private func origin(of request: HTTPRequestHead) -> HubOrigin {
         HubOrigin(request, self.configuration, isOnLoopback: self.state.withLock { $0.isOnLoopback })
     }
@@ -212,6 +219,23 @@ final class SignalRServerHandler: ListenerHandler {
     }
 
     // MARK: Responses
+
+    /// Rejects a request that wasn't authenticated.
+    func rejection(_ status: Int, _ hub: Hub, _ request: HTTPRequestHead) -> HTTPResponse {
+        let response = self.rejection(status, hub)
+        return self.origin(of: request).refused.map { self.refusal(of: $0) } ?? response
+    }
+
+    /// Refuses a page of another host, and logs what to do about it.
+    private func refusal(of origin: String) -> HTTPResponse {
+        let maximum = 16
+        let isNew = self.state.withLock { $0.loggedOrigins.count < maximum && $0.loggedOrigins.insert(origin).inserted }
+        let text =
+            "The web pages of the origin \"\(Excerpt.of(origin, limit: 200))\" may not use this server, which is reachable only locally. "
+            + self.configuration.adviceForForeignOrigins
+        self.driver.step { _, _, effects in effects.log(isNew ? .warning : .debug, text) }
+        return Self.response(403, text)
+    }
 
     func rejection(_ status: Int, _ hub: Hub) -> HTTPResponse {
         self.driver.step { machine, _, effects in machine.deliver(.rejected(hub: hub.path, status: status), &effects) }

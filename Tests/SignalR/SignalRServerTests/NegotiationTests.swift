@@ -132,6 +132,38 @@ import Testing
         }
     }
 
+    @Test func `a page that is refused, and the log, name its origin and what to do, the log once for each origin`() async throws {
+        let log = EventRecorder<String>()
+        let network = InMemoryNetwork(clock: ManualClock())
+        let server = SignalRServer(network: network, log: LogSink(minimumLevel: .warning) { log.record($2) })
+        _ = server.hub("/hub")
+        let address = try await server.start(on: network.listener(host: "127.0.0.1"))
+        func refusal(_ method: String, _ target: String, _ origin: String, _ fields: HTTPHeaders = [:]) async throws -> String {
+            let endpoint = Endpoint(scheme: "http", host: address.host, port: address.port, target: target)
+            var request = HTTPRequest(method, endpoint, headers: fields)
+            request.headers["Origin"] = origin
+            let response = try await network.http.send(request)
+            expectEqual(response.head.status, 403, "\(method) \(target)")
+            return String(decoding: response.body, as: UTF8.self)
+        }
+        func text(_ origin: String) -> String {
+            "The web pages of the origin \"\(origin)\" may not use this server, which is reachable only locally. "
+                + "Set allowsForeignOrigins, or add the origin to allowedOrigins."
+        }
+        let question: HTTPHeaders = ["Access-Control-Request-Method": "POST"]
+        try await expectEqual(refusal("POST", "/hub/negotiate", "http://a.test"), text("http://a.test"))
+        try await expectEqual(refusal("OPTIONS", "/hub/negotiate", "http://a.test", question), text("http://a.test"))
+        for method in ["GET", "POST", "DELETE"] {
+            try await expectEqual(refusal(method, "/hub?id=x", "http://b.test"), text("http://b.test"))
+        }
+        let client = RawHubClient(network, address, "/hub", headers: ["Origin": "null"])
+        guard case .transport(let error)? = try await client.ending() else { return expect(false, "the WebSocket should be refused") }
+        expectEqual(error.response.map { String(decoding: $0.body, as: UTF8.self) }, text("null"))
+        expectEqual(log.all, [text("http://a.test"), text("http://b.test"), text("null")])
+        for number in 0..<100 { _ = try await refusal("POST", "/hub/negotiate", "http://\(number).test") }
+        expectEqual(log.all.count, 16)
+    }
+
     @Test func `the pages of all hosts may use other servers, or if the application allows it`() async throws {
         let page: HTTPHeaders = ["Origin": "https://example.com"]
         let test = try await HubUnderTest()

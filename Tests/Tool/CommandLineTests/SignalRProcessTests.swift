@@ -458,9 +458,15 @@ struct SignalRProcessTests {
         let url = try #require(ready?["url"] as? String)
         let request = HTTPRequest(
             "POST", try Endpoint(url + "/chat/negotiate?negotiateVersion=1"), headers: ["Origin": "https://example.org"], body: [])
-        try await expectEqual(SocketHTTPTransport().send(request, bodyLimit: 1 << 10).head.status, status)
+        let response = try await SocketHTTPTransport().send(request, bodyLimit: 1 << 10)
+        expectEqual(response.head.status, status)
         server.process.signal(SIGTERM)
-        await expectEqual(server.end().status, 0)
+        let end = await server.end()
+        expectEqual(end.status, 0)
+        // The page and the developer learn what to do.
+        let text = "The web pages of the origin \"https://example.org\" may not use this server, which is reachable only locally. "
+        expectEqual(String(decoding: response.body, as: UTF8.self) == text + "Specify --allow-foreign-origins.", status == 403)
+        expectEqual(end.output.contains("Specify --allow-foreign-origins."), status == 403, "\(end.output)")
     }
 
     @Test func `a server with a token rejects clients without it`() async throws {

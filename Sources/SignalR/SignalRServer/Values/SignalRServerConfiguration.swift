@@ -120,12 +120,15 @@ public struct SignalRServerConfiguration: Sendable, Hashable {
     ///
     /// By default, such a server responds to a request with the status 403 if its field `Origin` names another host than a loopback address or
     /// `localhost`, with any port, unless ``allowedOrigins`` contains it. Otherwise, every page that a developer visits could call the hubs of
-    /// a server on the same machine. Set it if a proxy on the same machine passes on the requests of pages of another host. It has no effect
+    /// a server on the same machine. The response and the log name the origin. Set it if a proxy on the same machine passes on the requests of pages of another host. It has no effect
     /// on other servers, whose hooks can check the field.
     public var allowsForeignOrigins = false
     /// Whether clients receive the descriptions of all errors that methods throw, and not only the messages of ``HubException``. The default
     /// is `false`, as in ASP.NET Core (`EnableDetailedErrors`).
     public var sendsDetailedErrors = false
+
+    /// The advice about a web page that is refused, in the words of the user of the program that runs the server.
+    package var adviceForForeignOrigins = "Set allowsForeignOrigins, or add the origin to allowedOrigins."
 
     /// Creates a configuration with the default values.
     public init() {}

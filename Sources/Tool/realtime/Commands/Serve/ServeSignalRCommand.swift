@@ -62,10 +62,11 @@ struct ServeSignalRCommand: Command {
         configuration.allowsStatefulReconnects = true
         configuration.sendsDetailedErrors = true
         configuration.allowsForeignOrigins = self.allowsForeignOrigins
+        configuration.adviceForForeignOrigins = "Specify --allow-foreign-origins."
         let trace = self.isVerbose ? Self.trace(printer) : nil
         let server = SignalRServer(
             configuration: configuration, hooks: hooks, time: Transports.standard.time,
-            log: LogSink(minimumLevel: .error) { printer.enqueue(.error($2)) }, trace: trace)
+            log: LogSink(minimumLevel: .warning) { printer.enqueue(.error($2)) }, trace: trace)
         DemoHubs.add(to: server)
         let events = server.events
         let address: ListenerAddress
