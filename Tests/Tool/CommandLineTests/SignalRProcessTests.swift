@@ -291,10 +291,12 @@ struct SignalRProcessTests {
         let tool = try Tool(["signalr", "listen", server.url + "/chat", "Receive", "Other", "--count", "3"] + options)
         await expectEqual(tool.nextLine(), #"{"type":"state","state":"connecting"}"#)
         await expect(tool.nextLine().hasPrefix(#"{"type":"state","state":"connected","transport":"WebSockets","connection_id":"#))
-        // A call of another method is neither printed nor counted.
-        try await chat.clients.all.send("Ignored", 1)
+        // A call of another method isn't counted, and is reported once.
+        for number in 1...2 { try await chat.clients.all.send("receive", number) }
         try await chat.clients.all.send("Receive", "anna", 1)
         try await chat.clients.all.send("Other")
+        let warning = "There is no handler for the method receive, which the server called. Names are case-sensitive."
+        await expectEqual(tool.nextLine(), #"{"type":"log","level":"warning","message":"\#(warning)"}"#)
         await expectEqual(tool.nextLine(), #"{"type":"invocation","target":"Receive","arguments":["anna",1]}"#)
         await expectEqual(tool.nextLine(), #"{"type":"invocation","target":"Other","arguments":[]}"#)
         for id in chat.connectionIDs { server.server.drop(id) }

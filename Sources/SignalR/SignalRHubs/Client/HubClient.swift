@@ -524,7 +524,11 @@ public final class HubClient: Sendable {
     }
 
     /// A sequence of all updates, and of the calls of some methods by the server, without results, in one order.
-    package func events(withCallsOf targets: [String]) -> EventSequence<HubEvent> {
+    ///
+    /// - Parameters:
+    ///   - targets: The names of the methods.
+    ///   - includesOthers: Whether the calls of other methods are elements as well. These still count as unhandled.
+    package func events(withCallsOf targets: [String], includesOthers: Bool = false) -> EventSequence<HubEvent> {
         for target in targets { self.handlers.observe(target) }
         let ignoresCase = self.ignoresCase
         let keys = Set(targets.map { HubHandlerTable.key($0, ignoresCase: ignoresCase) })
@@ -534,7 +538,7 @@ public final class HubClient: Sendable {
         return self.driver.makeSequence(.pauseReading(self.handlerBuffer.count), byteLimit: limit, lifetime: .client) {
             events, output in
             for event in events {
-                if case .invocation(let callback) = event {
+                if case .invocation(let callback) = event, !includesOthers {
                     guard keys.contains(HubHandlerTable.key(callback.invocation.target, ignoresCase: ignoresCase)) else { continue }
                 }
                 output.append(event)

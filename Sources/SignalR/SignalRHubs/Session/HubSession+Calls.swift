@@ -323,7 +323,11 @@ extension HubSession {
 
     package mutating func ignoreInvocation(of target: String, _ effects: inout Effects<Self>) {
         effects.counters.messagesIgnored += 1
-        let name = self.excerpt(target)
-        effects.log(.warning, "There is no handler for the method \(name), which the server called. Names are case-sensitive.")
+        effects.log(.warning, self.missingHandler(of: target))
+    }
+
+    /// The message about a call of the server for which there is no handler.
+    package func missingHandler(of target: String) -> String {
+        "There is no handler for the method \(self.excerpt(target)), which the server called. Names are case-sensitive."
     }
 }

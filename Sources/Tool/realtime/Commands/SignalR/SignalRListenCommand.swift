@@ -12,7 +12,7 @@ struct SignalRListenCommand: Command {
         description: """
             Connects to a hub, and prints the calls of these client methods with their arguments as JSON, and the states of the connection, \
             until Control-C. Reconnects when the connection is lost, until the server closes it for good. A server that waits for a result \
-            receives an error.
+            receives an error. A call of another method is reported once, in case a name is misspelled.
             """,
         positionals: [
             SignalRConnection.url,
@@ -54,7 +54,7 @@ struct SignalRListenCommand: Command {
     func run(_ console: Console) async throws(ToolFailure) {
         let (printer, limit) = (LinePrinter(console), TimeLimit(self.timeout))
         try await self.connection.run(printer, retry: .backoff(Backoff()), printsStates: false) { client throws(ToolFailure) in
-            let events = client.events(withCallsOf: self.methods)
+            let events = client.events(withCallsOf: self.methods, includesOthers: true)
             let (progress, isLate) = await (self.count == nil ? TimeLimit(nil) : limit).run {
                 await self.listen(client, events, limit, printer)
             }
@@ -97,6 +97,7 @@ struct SignalRListenCommand: Command {
 
     private func print(_ events: EventSequence<HubEvent>, of client: HubClient, _ printer: LinePrinter) async -> Progress {
         var (progress, lines) = (Progress(), HubStateLines(of: client))
+        var otherMethods: Set<String> = []
         for await event in events {
             if case .update(let update, _) = event, let line = lines.line(update) { await printer.print(line) }
             switch event {
@@ -120,6 +121,14 @@ struct SignalRListenCommand: Command {
             case .update(.connectingIn(let delay), _): await printer.printNote(.init("retrying in \(delay.inSeconds)", .faint))
             case .invocation(let callback):
                 let invocation = callback.invocation
+                guard self.methods.contains(invocation.target) else {
+                    // With `--verbose`, the log of the client says so. A server may make up names without end.
+                    guard !self.connection.client.isVerbose, otherMethods.count < 100,
+                        otherMethods.insert(invocation.target).inserted
+                    else { continue }
+                    await printer.print(.log(.warning, client.driver.read { $0.missingHandler(of: invocation.target) }))
+                    continue
+                }
                 do throws(ToolFailure) {
                     await printer.print(.invocation(invocation.target, try invocation.arguments.json().array ?? []))
                 } catch {
