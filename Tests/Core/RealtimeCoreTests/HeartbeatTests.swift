@@ -46,6 +46,31 @@ import Testing
         expectEqual(heartbeat.timeout(now: start.advanced(by: .seconds(125))), .sendPing)
     }
 
+    @Test func `the bytes of a large message are a sign of life, and a byte now and then isn't`() {
+        let start = Instant(nanoseconds: 0)
+        func at(_ milliseconds: Int) -> Instant { start.advanced(by: .milliseconds(milliseconds)) }
+        let policy = HeartbeatPolicy(deadAfterSilence: .seconds(20))
+        var large = Heartbeat(policy, now: start)
+        for second in 1...100 {
+            large.receivedPart(byteCount: 1024, now: at(1000 * second))
+            expectEqual(large.nextDeadline, at(1000 * second + 20_000))
+        }
+        // However the bytes are distributed.
+        large.receivedPart(byteCount: 1024, now: at(103_000))
+        expectEqual(large.nextDeadline, at(120_000))
+        large.receivedPart(byteCount: 2048, now: at(103_000))
+        expectEqual(large.nextDeadline, at(123_000))
+        var trickling = Heartbeat(policy, now: start)
+        for step in 1...40 { trickling.receivedPart(byteCount: 100, now: at(500 * step)) }
+        expectEqual(trickling.timeout(now: at(20_000)), .declareDead)
+        // Nothing of a message counts for the time after it.
+        var complete = Heartbeat(policy, now: start)
+        complete.receivedPart(byteCount: 1 << 20, now: start)
+        complete.received(now: at(1_000))
+        complete.receivedPart(byteCount: 1, now: at(11_000))
+        expectEqual(complete.nextDeadline, at(21_000))
+    }
+
     @Test func `a suspended heartbeat neither sends nor expects anything, and begins anew afterwards`() {
         let start = Instant(nanoseconds: 0)
         let policy = HeartbeatPolicy(

@@ -270,6 +270,26 @@ private final class HTTPScript: ListenerHandler {
         expect(error?.message.contains("its answer arrives at less than 1 KiB per second") == true, "\(error?.message ?? "")")
     }
 
+    @Test func `a large message that arrives isn't silence of the server, and a byte now and then is`() async throws {
+        let test = try await Self.connected(.serverSentEvents) { ($0.serverTimeout, $0.keepAliveInterval) = (.seconds(30), .zero) }
+        let calls = EventRecorder<Int>()
+        test.client.on("Receive") { (text: String) in calls.record(text.utf8.count) }
+        let stream = try #require(test.script.waiting.all.last)
+        stream.write(Array(#"data: {"type":1,"target":"Receive","arguments":[""#.utf8))
+        for _ in 0..<100 {
+            stream.write([UInt8](repeating: UInt8(ascii: "a"), count: 30_000))
+            test.clock.advance(by: .seconds(1))
+        }
+        stream.write(Array("\"]}\(Self.separator)\n\n".utf8))
+        try await eventually { calls.all == [3_000_000] }
+        expect(test.client.isConnected)
+        for _ in 0..<30 {
+            stream.write([UInt8(ascii: "d")])
+            test.clock.advance(by: .seconds(1))
+        }
+        try await eventually { test.stopError?.code == .serverTimeout }
+    }
+
     /// A client whose polls are answered immediately, after those that open the connection.
     private static func answeringPolls(with body: String) async throws -> Fixture {
         try await Self.fixture(.longPolling) { _ in

@@ -103,6 +103,20 @@ import Testing
             .start("disconnected: Client hasn't sent a message/ping within the configured clientTimeout."))
     }
 
+    @Test func `a client whose large message arrives isn't silent`() {
+        var server = HubMachineUnderTest { ($0.keepAliveInterval, $0.clientTimeout) = (.seconds(1_000), .seconds(30)) }
+        server.connect(1)
+        for _ in 0..<20 {
+            expectEqual(server.advance(by: .seconds(10)), [])
+            server.step { machine, now, _ in machine.receivedPart(ConnectionID(rawValue: 1), byteCount: 20_000, now: now) }
+        }
+        for _ in 0..<2 {
+            expectEqual(server.advance(by: .seconds(10)), [])
+            server.step { machine, now, _ in machine.receivedPart(ConnectionID(rawValue: 1), byteCount: 1, now: now) }
+        }
+        expectEqual(server.advance(by: .seconds(10)).last, .close(1, .normal))
+    }
+
     @Test func `a silenced connection doesn't time out`() {
         var server = HubMachineUnderTest { $0.keepAliveInterval = .seconds(1_000) }
         server.connect(1)

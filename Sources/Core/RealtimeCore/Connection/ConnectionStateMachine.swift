@@ -332,6 +332,13 @@ package struct ConnectionStateMachine: Sendable {
         }
     }
 
+    /// Records that a part of a message was received.
+    package mutating func receivedPart(_ id: ConnectionID, byteCount: Int, now: Instant) {
+        guard case .connected(id, var heartbeat, let since) = self.state else { return }
+        heartbeat.receivedPart(byteCount: byteCount, now: now)
+        self.state = .connected(id, heartbeat, since: since)
+    }
+
     /// Records that messages were received.
     ///
     /// - Returns: False if the messages are to be ignored because they belong to another attempt or to a connection that is closing.

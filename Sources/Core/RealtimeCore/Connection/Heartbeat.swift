@@ -35,6 +35,8 @@ package struct Heartbeat: Sendable {
     private let countsPingsOnly: Bool
     private var lastReceived, lastSent: Instant
     private var isProbed = false
+    /// The number of bytes of messages that arrive, since ``lastReceived``.
+    private var partBytes = 0
     /// When the connection counts as dead, unless the peer answers a probe that was asked for.
     private var answerDeadline: Instant?
     private var isReadingPaused = false
@@ -65,8 +67,19 @@ package struct Heartbeat: Sendable {
         self.isSuspended ? nil : .earliest(.earliest(self.probeDeadline, self.deadDeadline), self.pingDeadline)
     }
 
+    /// Records that a part of a message was received.
+    ///
+    /// A message that arrives is a sign of life, however long it takes, if it does so at 1 KiB per second. Otherwise, a byte now and then would be
+    /// one.
+    package mutating func receivedPart(byteCount: Int, now: Instant) {
+        self.partBytes = self.partBytes.addingReportingOverflow(byteCount).partialValue
+        let milliseconds = (now.nanoseconds - self.lastReceived.nanoseconds) / 1_000_000
+        if Int64(self.partBytes) >= milliseconds * 1024 / 1000 { self.received(now: now) }
+    }
+
     package mutating func received(now: Instant) {
         self.lastReceived = now
+        self.partBytes = 0
         self.isProbed = false
         self.answerDeadline = nil
         self.hasBeenPatient = false

@@ -191,7 +191,7 @@ package final class TracedConnection: ConnectionDecorator {
 }
 
 /// Reports what is received on a connection.
-package final class TracedEvents: ReplacedConnectionEvents {
+package final class TracedEvents: ReplacedConnectionEvents, PartialMessageEvents {
     private let events: any WebSocketEvents
     private let trace: ConnectionTrace
 
@@ -215,6 +215,8 @@ package final class TracedEvents: ReplacedConnectionEvents {
         if start == 0 { for entry in batch.entries { self.trace(id, .received(entry.kind, batch.bytes[entry.range])) } }
         return self.events.received(id, batch, from: start)
     }
+
+    package func receivedPart(_ id: ConnectionID, byteCount: Int) { self.events.reportPart(id, byteCount: byteCount) }
 
     package func writing(_ id: ConnectionID, paused: Bool) { self.events.writing(id, paused: paused) }
 

@@ -34,7 +34,7 @@ private final class TracedUpgrade: ConnectionDecorator {
     }
 }
 
-private final class TracedUpgradeEvents: WebSocketEvents {
+private final class TracedUpgradeEvents: PartialMessageEvents {
     private let events: any WebSocketEvents
     private let report: @Sendable (RequestAction) -> Void
     private let isOpen = Lock(false)
@@ -55,6 +55,8 @@ private final class TracedUpgradeEvents: WebSocketEvents {
     func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, from start: Int) -> Int {
         self.events.received(id, batch, from: start)
     }
+
+    func receivedPart(_ id: ConnectionID, byteCount: Int) { self.events.reportPart(id, byteCount: byteCount) }
 
     func writing(_ id: ConnectionID, paused: Bool) { self.events.writing(id, paused: paused) }
 

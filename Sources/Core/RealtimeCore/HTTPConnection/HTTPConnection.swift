@@ -198,6 +198,7 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
         case .resumeReading(let id): self.resumeReading(id)
         case .opened(let head): events?.opened(self.id, head: head)
         case .received(let batch): events?.received(self.id, batch)
+        case .receivedPart(let byteCount): events?.reportPart(self.id, byteCount: byteCount)
         case .writing(let isPaused): events?.writing(self.id, paused: isPaused)
         case .unsent(let messages): (events as? any ReplacedConnectionEvents)?.unsent(self.id, messages)
         case .closed(let reason): events?.closed(self.id, reason)

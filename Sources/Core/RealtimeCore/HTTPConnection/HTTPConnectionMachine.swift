@@ -16,6 +16,8 @@ package struct HTTPConnectionMachine: Sendable {
         case resumeReading(ExchangeID)
         case opened(HTTPResponseHead)
         case received(MessageBatch)
+        /// A part of a message has arrived, and no message.
+        case receivedPart(byteCount: Int)
         case writing(paused: Bool)
         case unsent([WebSocketMessage])
         case closed(CloseReason)
@@ -469,7 +471,7 @@ package struct HTTPConnectionMachine: Sendable {
             self.hasReceived = self.hasReceived || self.rules.hasMessages(batch)
             self.receivesWhileClosing = true
             self.countPaused(body.count)
-            return self.deliver(batch)
+            return batch.entries.isEmpty ? [.receivedPart(byteCount: body.count)] : [.received(batch)]
         }
         if case .request(let exchange, let bytes, let before) = self.sending, exchange.id == id {
             let kept = before + body.prefix(Self.answerLimit - before.count)

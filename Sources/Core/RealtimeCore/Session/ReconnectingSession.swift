@@ -85,6 +85,10 @@ extension ReconnectingSession {
         self.handleLoss(ending, then: .never, now: now, &effects)
     }
 
+    package mutating func receivedPart(_ id: ConnectionID, byteCount: Int, now: Instant) {
+        self.connection.receivedPart(id, byteCount: byteCount, now: now)
+    }
+
     package mutating func reading(_ id: ConnectionID, paused: Bool, now: Instant) {
         self.connection.reading(id, paused: paused, now: now)
     }

@@ -7,7 +7,9 @@ public import RealtimeSystem
 /// no task. A connection retains the driver until it has ended, so the owner, such as a client, must call ``shutDown()`` when it is
 /// released.
 @usableFromInline
-package final class SessionDriver<Machine: SessionMachine>: ReplacedConnectionEvents, TimerClient, EventSource, StandstillObserver {
+package final class SessionDriver<Machine: SessionMachine>: ReplacedConnectionEvents, PartialMessageEvents, TimerClient, EventSource,
+    StandstillObserver
+{
     /// The environment of a driver. Several drivers may share it.
     package final class Dependencies: Sendable {
         /// Creates a connection without performing I/O. Called under the driver's lock.
@@ -391,6 +393,13 @@ package final class SessionDriver<Machine: SessionMachine>: ReplacedConnectionEv
         }
         self.run(actions)
         return end
+    }
+
+    package func receivedPart(_ id: ConnectionID, byteCount: Int) {
+        self.run { state, now in
+            if let interceptor = state.interceptor, interceptor.ignoresMessages(of: id) { return }
+            state.machine.receivedPart(id, byteCount: byteCount, now: now)
+        }
     }
 
     @usableFromInline

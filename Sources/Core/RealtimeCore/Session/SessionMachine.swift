@@ -139,6 +139,8 @@ package protocol SessionMachine: Sendable {
     mutating func received(
         _ id: ConnectionID, _ batch: borrowing MessageBatch, from start: Int, now: Instant, _ effects: inout Effects<Self>
     ) -> Int
+    /// A part of a message was received that isn't complete yet. Does nothing by default.
+    mutating func receivedPart(_ id: ConnectionID, byteCount: Int, now: Instant)
     /// The driver paused or resumed reading, because of a full consumer or the command of the machine.
     mutating func reading(_ id: ConnectionID, paused: Bool, now: Instant)
     /// Much output waits for a peer that reads slowly, or it has been sent. Does nothing by default.
@@ -181,6 +183,7 @@ extension SessionMachine {
         while next < batch.entries.count { next = self.received(id, batch, from: next, now: now, &effects) }
     }
 
+    package mutating func receivedPart(_ id: ConnectionID, byteCount: Int, now: Instant) {}
     package mutating func release(now: Instant, _ effects: inout Effects<Self>) { self.stop(now: now, &effects) }
     package mutating func writing(_ id: ConnectionID, paused: Bool, now: Instant, _ effects: inout Effects<Self>) {}
     package mutating func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage], now: Instant, _ effects: inout Effects<Self>) {}

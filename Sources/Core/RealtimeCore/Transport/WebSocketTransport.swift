@@ -316,6 +316,21 @@ extension WebSocketEvents {
     public func writing(_ id: ConnectionID, paused: Bool) {}
 }
 
+/// A receiver of events that wants to know that a large message arrives.
+package protocol PartialMessageEvents: WebSocketEvents {
+    /// A read from the network brought bytes of a message that isn't complete, and no message.
+    ///
+    /// Not every transport reports this: `URLSession` doesn't.
+    func receivedPart(_ id: ConnectionID, byteCount: Int)
+}
+
+extension WebSocketEvents {
+    /// Reports that bytes of a message have arrived, if the receiver wants to know.
+    package func reportPart(_ id: ConnectionID, byteCount: Int) {
+        (self as? any PartialMessageEvents)?.receivedPart(id, byteCount: byteCount)
+    }
+}
+
 /// The events of a connection that another one may replace.
 package protocol ReplacedConnectionEvents: WebSocketEvents {
     /// The connection is being closed because another one replaces it, which sends the messages that this one has accepted and not sent.

@@ -377,6 +377,8 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
         var batch = self.sharedBatch.take()
         defer { self.sharedBatch.putBack(&batch) }
         var (rest, budget, tookAll) = (bytes, self.sharedBatch.framesPerTurn(self.loop.turn), true)
+        // Set if the bytes are only a part of a message.
+        var part: (any WebSocketEvents)?
         repeat {
             let frameLimit = self.delivery.value.begin(budget: budget)
             let step = self.state.withLock { state -> (events: (any WebSocketEvents)?, result: FrameDecoder.DecodeResult)? in
@@ -397,6 +399,7 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
                 return rest.count < bytes.count
             }
             if step.result.hasPing { self.flush() }
+            part = rest.count == bytes.count && batch.entries.isEmpty && step.result.end == nil ? step.events : nil
             rest = UnsafeRawBufferPointer(rebasing: rest.suffix(step.result.rest))
             tookAll = self.deliver(batch, from: 0, step.result.end, to: step.events)
             budget -= frameLimit
@@ -404,6 +407,7 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
         } while tookAll && !rest.isEmpty && budget > 0 && !self.stream.isReadingPaused
         if !rest.isEmpty, budget <= 0 { self.sharedBatch.exceededBudget(self.loop.turn) }
         if !tookAll || !rest.isEmpty { self.stream.keep(rest) }
+        part?.reportPart(self.id, byteCount: bytes.count)
         return true
     }
 

@@ -129,7 +129,7 @@ final class PrimusTranslatedConnection: ConnectionDecorator {
 }
 
 /// The receiver of a connection's events, which passes them on with translated messages.
-final class PrimusTranslatedEvents: ReplacedConnectionEvents {
+final class PrimusTranslatedEvents: ReplacedConnectionEvents, PartialMessageEvents {
     private let events: any WebSocketEvents
     private let translation: PrimusTranslation
     private let reportUnreadable: @Sendable (ConnectionID, WebSocketMessage, any Error) -> Void
@@ -157,6 +157,8 @@ final class PrimusTranslatedEvents: ReplacedConnectionEvents {
         }
         if !translated.entries.isEmpty { self.events.received(id, translated) }
     }
+
+    func receivedPart(_ id: ConnectionID, byteCount: Int) { self.events.reportPart(id, byteCount: byteCount) }
 
     func writing(_ id: ConnectionID, paused: Bool) { self.events.writing(id, paused: paused) }
 

@@ -14,6 +14,11 @@ extension SignalRServerMachine {
         }
     }
 
+    mutating func receivedPart(_ socket: ConnectionID, byteCount: Int, now: Instant) {
+        guard let id = self.sockets.owner(of: socket) else { return }
+        self.updateEstablished(id) { $0.heartbeat.receivedPart(byteCount: byteCount, now: now) }
+    }
+
     private mutating func received(
         _ bytes: UnsafeRawBufferPointer, _ kind: WebSocketMessage.Kind, from id: ConnectionID, now: Instant,
         _ effects: inout Effects<Self>
