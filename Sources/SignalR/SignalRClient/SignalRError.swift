@@ -106,7 +106,7 @@ public enum SignalRError: Error, Equatable, CustomStringConvertible {
         if let thrown = error.thrownByApplication { return thrown }
         return switch error.code {
         case .cancelled: CancellationError()
-        case .notConnected, .alreadyStarted: SignalRError.invalidOperation(error.message)
+        case .notConnected, .alreadyStarted, .streamConsumed: SignalRError.invalidOperation(error.message)
         case .stopped: SignalRError.connectionAborted
         case .serverTimeout: SignalRError.serverTimeout(serverTimeout / .seconds(1))
         case .negotiationFailed, .unauthorized: SignalRError.negotiationError(error.message)

@@ -8,7 +8,7 @@ public protocol StreamResult<Element>: Sendable {
     /// The elements. They can be iterated once, by one task: each access returns the same stream.
     ///
     /// Releasing the iterator, for example by leaving the loop, ends the stream at the server. So does releasing the result, if nothing
-    /// iterates the stream.
+    /// iterates the stream. Iterating it again afterwards throws ``SignalRError/invalidOperation(_:)``.
     var stream: AsyncThrowingStream<Element, any Error> { get }
     /// Ends the stream at the server. The iteration throws ``SignalRError/streamCancelled``.
     func cancel() async
@@ -38,6 +38,7 @@ private final class StreamIteration<Element>: @unchecked Sendable {
     private let result: HubStreamResult<Element>
     private let iterator: HubStreamResult<Element>.AsyncIterator
     private let isCancelled = SharedFlag()
+    private let isLeft = SharedFlag()
     private let serverTimeout: Duration
 
     init(_ result: HubStreamResult<Element>, serverTimeout: Duration) {
@@ -49,6 +50,8 @@ private final class StreamIteration<Element>: @unchecked Sendable {
     func next() async throws -> Element? {
         if self.isCancelled.isSet { throw SignalRError.streamCancelled }
         do {
+            // A second iterator only throws the error that says so.
+            if self.isLeft.isSet { return try await self.result.makeAsyncIterator().next() }
             let element = try await self.iterator.next()
             if element == nil, self.isCancelled.isSet { throw SignalRError.streamCancelled }
             return element
@@ -63,7 +66,10 @@ private final class StreamIteration<Element>: @unchecked Sendable {
     }
 
     /// Ends the stream at the server, because the loop over it was left.
-    func leave() { self.result.cancel() }
+    func leave() {
+        self.isLeft.set()
+        self.result.cancel()
+    }
 }
 
 /// A stream that was read from a result. Only one that was iterated ends the stream when it is released.

@@ -27,6 +27,24 @@ private func invoke(_ client: HubClient) async throws {
     _ = (last, settings)
 }
 
+private func localTime(_ client: HubClient) async throws {
+    // snippet:calls-local-time
+    struct LocalTime: Encodable {
+        var local: Date
+        var offsetInMinutes: Int
+
+        func encode(to encoder: any Encoder) throws {
+            var values = encoder.unkeyedContainer()
+            try values.encode(self.local)
+            try values.encode(self.offsetInMinutes)
+        }
+    }
+
+    let date = Date()
+    try await client.invoke("Remind", LocalTime(local: date + 2 * 3600, offsetInMinutes: 120))
+    // end
+}
+
 private func errors(_ client: HubClient) async {
     // snippet:calls-errors
     do {

@@ -270,6 +270,25 @@ import Testing
         await ended.wait()
     }
 
+    @Test func `a second loop over a stream throws, after the first one was left and after its end`() async throws {
+        let running = try await Self.start()
+        running.hub.stream("Two") { (caller) in
+            AsyncStream<Int> { continuation in
+                for item in 1...2 { continuation.yield(item) }
+                continuation.finish()
+            }
+        }
+        for isLeft in [true, false] {
+            let stream: any StreamResult<Int> = try await running.connection.stream(method: "Two")
+            for try await _ in stream.stream where isLeft { break }
+            await #expect {
+                for try await _ in stream.stream {}
+            } throws: { error in
+                if case SignalRError.invalidOperation(let message) = error { message.contains("is consumed once") } else { false }
+            }
+        }
+    }
+
     @Test func `a cancelled stream throws that it was cancelled`() async throws {
         let running = try await Self.start()
         let ended = Signal()

@@ -246,6 +246,16 @@ private struct Unencodable: Encodable {
         expect(hub.isConnected)
     }
 
+    @Test func `a message that exceeds the limit of the server is lost with advice`() async throws {
+        let hub = try await HubFixture.connected()
+        let call = try await hub.begin { try await $0.invoke("save", as: Int.self) }
+        hub.server.close(.tooLarge, "The message exceeds the receiver's limit of 100 bytes.")
+        let message = await Self.error(of: call)?.message
+        let reason = "the server closed the connection with code 1009: The message exceeds the receiver's limit of 100 bytes."
+        let advice = "Send smaller messages, or increase the limit of the server, MaximumReceiveMessageSize in ASP.NET Core."
+        expect(message?.hasSuffix("\(reason) \(advice)") == true, "\(message ?? "")")
+    }
+
     // MARK: Messages without an answer
 
     @Test func `a message without an answer has no ID`() async throws {
@@ -341,14 +351,53 @@ private struct Unencodable: Encodable {
         for try await _ in stream { break }
         expectEqual(hub.server.received.all.last, ["type": 5, "invocationId": "1"])
         hub.server.send(#"{"type":2,"invocationId":"1","item":2}"#)
-        expect(hub.client.counters.messagesIgnored == 1 && hub.client.driver.consumerCount == 2)
+        // Those of handlers, and of the updates that the test records.
+        expect(hub.client.counters.messagesIgnored == 1 && hub.client.driver.consumerCount == 3)
+    }
+
+    @Test(arguments: [true, false])
+    func `a second loop over a stream is an error, and doesn't affect the first one`(isOver: Bool) async throws {
+        let hub = try await HubFixture.connected()
+        let stream = try hub.client.stream("count", of: Int.self)
+        var first: HubStreamResult<Int>.AsyncIterator? = stream.makeAsyncIterator()
+        hub.server.send(#"{"type":2,"invocationId":"1","item":1}"#)
+        try await expectEqual(first?.next(), 1)
+        if isOver {
+            hub.server.send(#"{"type":3,"invocationId":"1"}"#)
+            try await expectNil(first?.next())
+            first = nil
+        }
+        for _ in 0..<2 {
+            let error = await hubError { for try await _ in stream { break } }
+            expect(
+                error?.code == .streamConsumed && error?.message.hasPrefix("The stream count is consumed once") == true, "\(error as Any)")
+        }
+        guard !isOver else { return }
+        hub.server.send(#"{"type":2,"invocationId":"1","item":2}"#)
+        try await expectEqual(first?.next(), 2)
+        expect(hub.server.received.all.count == 1)
+    }
+
+    @Test func `a call of a method without a name isn't sent`() async throws {
+        let hub = try await HubFixture.connected()
+        let upload = HubUpload(AsyncStream<Int> { $0.finish() })
+        let errors = [
+            await hubError { try await hub.client.invoke("") }, await hubError { try await hub.client.invoke("", 1, as: Int.self) },
+            await hubError { try await hub.client.invoke("", upload) }, await hubError { try await hub.client.send("", 1) },
+            await hubError { try await hub.client.send("", upload) }, await hubError { try hub.client.stream("", of: Int.self) },
+        ]
+        for error in errors {
+            expectEqual(error?.code, .encodingFailed)
+            expectEqual(error?.message, "The call wasn't sent, because the name of its method is empty.")
+        }
+        expect(hub.server.received.all.isEmpty && hub.isConnected)
     }
 
     @Test func `releasing a stream that was never read tells the server`() async throws {
         let hub = try await HubFixture.connected()
         _ = try hub.client.stream("count", of: Int.self)
         expectEqual(hub.server.received.all.last, ["type": 5, "invocationId": "1"])
-        expectEqual(hub.client.driver.consumerCount, 2)
+        expectEqual(hub.client.driver.consumerCount, 3)
     }
 
     @Test func `cancelling the task that reads a stream tells the server`() async throws {

@@ -55,6 +55,7 @@ extension HubClient {
             let (payload, uploads) = try self.encode(target, repeat each arguments)
             return try await self.send(target, payload, streams: uploads)
         }
+        if target.isEmpty { throw .emptyName }
         let message: WebSocketMessage
         do {
             // Here and not in a function, because passing the arguments on copies them.
@@ -149,7 +150,7 @@ extension HubClient {
             let (payload, uploads) = try self.encode(target, repeat each arguments)
             return try await self.invoke(target, payload, streams: uploads, within: limit)
         }
-        let call = try await self.reserveCall(within: limit)
+        let call = try await self.reserveCall(of: target, within: limit)
         let message: WebSocketMessage
         do {
             // As in `send`.

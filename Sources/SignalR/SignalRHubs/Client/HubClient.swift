@@ -367,7 +367,7 @@ public final class HubClient: Sendable {
     package func invoke(
         _ target: String, _ arguments: HubPayload, streams: [HubUpload] = [], within limit: Duration? = nil
     ) async throws(HubError) -> HubPayload? {
-        let call = try await self.reserveCall(within: limit)
+        let call = try await self.reserveCall(of: target, within: limit)
         if streams.isEmpty {
             let invocation = HubInvocation(id: "\(call.number)", target: target, arguments: arguments)
             return try await self.invoke(call, target, HubMessageWriter.message(.invocation(invocation), self.coder.format))
@@ -380,7 +380,7 @@ public final class HubClient: Sendable {
     /// Calls a method with a message that is encoded already, and waits for its result.
     ///
     /// - Parameters:
-    ///   - call: The number of the call and its limit, from ``reserveCall(within:)``.
+    ///   - call: The number of the call and its limit, from ``reserveCall(of:within:)``.
     ///   - target: The name of the method.
     ///   - message: The invocation with this number.
     package func invoke(_ call: ReservedCall, _ target: String, _ message: WebSocketMessage) async throws(HubError) -> HubPayload? {
@@ -398,9 +398,12 @@ public final class HubClient: Sendable {
 
     /// Reserves the number of a new call as soon as the server has read enough of what was sent before.
     ///
-    /// - Parameter limit: The maximum time for the call; `nil` for ``HubConfiguration/callTimeLimit``.
-    package func reserveCall(within limit: Duration?) async throws(HubError) -> ReservedCall {
+    /// - Parameters:
+    ///   - target: The name of the method.
+    ///   - limit: The maximum time for the call; `nil` for ``HubConfiguration/callTimeLimit``.
+    package func reserveCall(of target: String, within limit: Duration?) async throws(HubError) -> ReservedCall {
         if Task.isCancelled { throw .cancelled }
+        if target.isEmpty { throw .emptyName }
         let limit = limit ?? self.driver.read { $0.options.callTimeLimit }
         var number: UInt64 = 0
         let rest = try await self.driver.sendWhenWritable(limit: limit) { () throws(HubError) in
@@ -429,6 +432,7 @@ public final class HubClient: Sendable {
     /// - Throws: ``HubError/Code/notConnected``. If much output waits for a server that reads slowly, the call waits, and throws the
     ///   reason if the connection is lost or stopped, or if the task is cancelled.
     package func send(_ target: String, _ arguments: HubPayload, streams: [HubUpload] = []) async throws(HubError) {
+        if target.isEmpty { throw .emptyName }
         if streams.isEmpty {
             let invocation = HubInvocation(id: nil, target: target, arguments: arguments)
             return try await self.driver.sendWhenPossible(HubMessageWriter.message(.invocation(invocation), self.coder.format))
@@ -451,6 +455,7 @@ public final class HubClient: Sendable {
         _ target: String, _ arguments: HubPayload, streams: [HubUpload] = [], decode: @escaping @Sendable (HubPayload) throws -> Element
     ) throws(HubError) -> HubStreamResult<Element> {
         if Task.isCancelled { throw .cancelled }
+        if target.isEmpty { throw .emptyName }
         let buffer = self.driver.read { $0.options.streamBuffer }
         let limit = ByteLimit<HubEvent>(buffer.bytes) {
             if case .item(let item) = $0 { item.bytes.count } else { 0 }

@@ -1,11 +1,12 @@
 import RealtimeCore
+import RealtimeSystem
 import SignalRWire
 
 /// The elements that a method of the server streams.
 ///
 /// They are decoded in the consumer's task. The stream is consumed once: when the iterator is released, when the consumer's task is
 /// cancelled, or when an element can't be decoded, the server is told to end the stream. The same happens when the stream is released
-/// without an iterator.
+/// without an iterator. A second loop over the stream throws an error with the code ``HubError/Code/streamConsumed``.
 public struct HubStreamResult<Element>: AsyncSequence, Sendable {
     /// The error of the stream.
     public typealias Failure = HubError
@@ -13,31 +14,33 @@ public struct HubStreamResult<Element>: AsyncSequence, Sendable {
     let source: HubStreamResultSource
     let decode: @Sendable (HubPayload) throws -> Element
 
-    /// Returns an iterator over the items.
+    /// Returns an iterator over the items, of which a stream has one.
     public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(self) }
 
     /// An iterator over the items of a stream. Releasing it ends the stream.
     public final class AsyncIterator: AsyncIteratorProtocol {
         private let stream: HubStreamResult
-        private let events: EventSequence<HubEvent>.AsyncIterator
+        /// `nil` if the stream has another iterator, or had one.
+        private let events: EventSequence<HubEvent>.AsyncIterator?
         private var hasEnded = false
 
         init(_ stream: HubStreamResult) {
             self.stream = stream
-            self.events = stream.source.events.makeAsyncIterator()
+            self.events = stream.source.begin() ? stream.source.events.makeAsyncIterator() : nil
         }
 
-        deinit { self.stream.source.cancel() }
+        deinit { if self.events != nil { self.stream.source.cancel() } }
 
         /// Waits for the next element.
         ///
         /// - Returns: The element; `nil` at the end of the stream.
         /// - Throws: ``HubError/Code/invocationFailed`` if the server ended the stream with an error, the error of the connection if it
-        ///   was lost, ``HubError/Code/decodingFailed`` if the element has another type, and ``HubError/Code/cancelled`` if the task is
-        ///   cancelled.
+        ///   was lost, ``HubError/Code/decodingFailed`` if the element has another type, ``HubError/Code/cancelled`` if the task is
+        ///   cancelled, and ``HubError/Code/streamConsumed`` if the stream has another iterator, or had one.
         public func next() async throws(HubError) -> Element? {
             guard !self.hasEnded else { return nil }
-            switch await self.events.next() {
+            guard let events else { throw self.stream.source.consumedError }
+            switch await events.next() {
             case .item(let payload)?:
                 do {
                     return try self.stream.decode(payload)
@@ -78,6 +81,7 @@ final class HubStreamResultSource: Sendable {
     let events: EventSequence<HubEvent>
     private let id: UInt64
     private let driver: SessionDriver<HubSession>
+    private let hasBegun = Lock(false)
 
     init(_ target: String, _ events: EventSequence<HubEvent>, _ id: UInt64, _ driver: SessionDriver<HubSession>) {
         self.target = target
@@ -87,6 +91,20 @@ final class HubStreamResultSource: Sendable {
     }
 
     deinit { self.cancel() }
+
+    /// - Returns: Whether the stream hasn't been consumed before.
+    func begin() -> Bool {
+        self.hasBegun.withLock { hasBegun in
+            defer { hasBegun = true }
+            return !hasBegun
+        }
+    }
+
+    var consumedError: HubError {
+        HubError(
+            .streamConsumed,
+            "The stream \(self.target) is consumed once, and another loop has begun to. Call the method again for another stream.")
+    }
 
     /// Has no effect after the end of the stream.
     func cancel() {

@@ -11,7 +11,7 @@ public struct HubError: Error, Hashable, Sendable, CustomStringConvertible {
             case notConnected, alreadyStarted, stopped, connectionLost, closedByServer, serverTimeout,
                 negotiationFailed, unauthorized, tokenFailed, handshakeFailed, timedOut, cancelled,
                 invocationFailed, authenticationRefreshFailed, invalidMessage, encodingFailed, decodingFailed, handlerFailed,
-                bufferOverflow, invalidConfiguration
+                bufferOverflow, invalidConfiguration, streamConsumed
         }
 
         private let value: Value
@@ -59,6 +59,8 @@ public struct HubError: Error, Hashable, Sendable, CustomStringConvertible {
         /// The application didn't read a stream, or its handlers were too slow, while another call waited for the server, so that the client
         /// couldn't stop reading. Or the server acknowledged too little; see ``HubStatefulReconnect/backlogLimit``.
         public static let bufferOverflow = Code(.bufferOverflow)
+        /// Another loop has begun to consume the stream. Call the method again for another stream.
+        public static let streamConsumed = Code(.streamConsumed)
         /// A value of the configuration is invalid, or a connection is impossible on this system.
         public static let invalidConfiguration = Code(.invalidConfiguration)
 
@@ -153,6 +155,9 @@ extension HubError {
         }
     }
 
+    /// A server would close the connection.
+    static let emptyName = HubError(.encodingFailed, "The call wasn't sent, because the name of its method is empty.")
+
     static let cancelled = HubError(.cancelled, "The call was cancelled with its task.")
 
     /// The error for the end of a connection, or of an attempt.
@@ -176,6 +181,9 @@ extension HubError {
         case .transport(let error) where error.code.isPermanent: return HubError(.invalidConfiguration, error.message, cause: error)
         case .transport(let error): return HubError(.connectionLost, message, cause: error)
         case .openTimeout: return HubError(wasConnected ? .connectionLost : .timedOut, message)
+        case .peer(.tooLarge, _):
+            let advice = "Send smaller messages, or increase the limit of the server, MaximumReceiveMessageSize in ASP.NET Core."
+            return HubError(.connectionLost, "\(message) \(advice)")
         case .peer: return HubError(.connectionLost, message)
         }
     }

@@ -5,7 +5,8 @@ package import SignalRWire
 ///
 /// The values have the forms that .NET's serializers use by default. In JSON, a `Date` is an ISO 8601 text with up to seven digits after the
 /// second, `Data` is a Base64 text, `URL` and `UUID` are texts, and a `Decimal` is a number. In MessagePack, the names of properties begin
-/// with a capital letter and are read in any case, a `Date` is a timestamp, `Data` is binary, and `URL`, `UUID` and `Decimal` are texts.
+/// with a capital letter and are read in any case, a `Date` is a timestamp, `Data` is binary, and `URL`, `UUID` and `Decimal` are texts. A `Date`
+/// is also read from the form of a `DateTimeOffset` of .NET, which a parameter of this type wants; see <doc:CallsAndStreams>.
 public struct HubProtocolType: Sendable {
     package let coder: HubValueCoder
 
