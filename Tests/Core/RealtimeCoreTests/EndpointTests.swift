@@ -55,7 +55,8 @@ import Testing
         ("ws://h:80٣", "non-ASCII"),
         ("ws://user@h", "user names"), ("ws://user:secret@h/", "user names"), ("ws://h\\@other", "user names"),
         ("ws://[::1", "bracket"), ("ws://[::1]x", "unexpected characters"), ("ws://[::1]80", "unexpected characters"),
-        ("ws://h/a b", "spaces"), ("ws://h/\n", "spaces"), ("ws://h/\r\nHost: x", "spaces"), ("ws://hö", "non-ASCII"),
+        ("ws://h/a b", "spaces"), ("ws://h/\n", "spaces"), ("ws://h/\r\nHost: x", "spaces"), ("ws://hö", "begins with xn--"),
+        ("https://exämple.org:81/chat", "must be in its ASCII form"),
         ("ws://h/ü", "non-ASCII"),
         ("ws://h\t", "spaces"), ("ws://h/\u{7F}", "spaces"),
     ])

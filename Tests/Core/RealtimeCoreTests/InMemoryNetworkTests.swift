@@ -228,7 +228,8 @@ private final class Fixture: Sendable {
         }
         let error = TransportError.oversizedMessage(limit: 5)
         expectEqual(received.recorded.all, [.message(.text, "1"), .message(.text, "12345"), .closed(.transport(error))])
-        expectEqual(sent.recorded.all, [.closed(.peer(.tooLarge, error.message))])
+        // At the other end, the message is its own.
+        expectEqual(sent.recorded.all, [.closed(.peer(.tooLarge, "The message exceeds the receiver's limit of 5 bytes."))])
     }
 
     @Test func `the answer to a message precedes the end because of the next one`() async throws {
@@ -237,7 +238,7 @@ private final class Fixture: Sendable {
         client.enqueue(WebSocketMessage(.ping, Array("a long ping".utf8)))
         client.enqueue(.text("123456"))
         client.flush()
-        let reason = TransportError.oversizedMessage(limit: 5).message
+        let reason = TransportError.reasonForOversizedMessage(limit: 5)
         expectEqual(fixture.events.recorded.all, [.message(.pong, "a long ping"), .closed(.peer(.tooLarge, reason))])
     }
 

@@ -258,7 +258,9 @@ import Testing
         expectEqual(second.headers["X-Key"], (sendsHeaders ? "secret" : nil))
     }
 
-    @Test(arguments: [(301, 405, "became a GET request"), (307, 401, "takes no credentials to another origin"), (308, 404, "Check the URL")])
+    @Test(arguments: [
+        (301, 405, "became a GET request"), (307, 401, "takes no credentials to another origin"), (308, 404, "Check the URL"),
+    ])
     func `what a negotiation meets behind a redirect is an error with both URLs`(redirect: Int, status: Int, text: String) async throws {
         struct Redirecting: HTTPTransport {
             let redirect: Int, status: Int
@@ -282,7 +284,8 @@ import Testing
         }
         let error = try #require(await hubError { try await hub.client.start() })
         expect(error.status == status && error.code == (status == 401 ? .unauthorized : .negotiationFailed), "\(error)")
-        let place = "The negotiation with \(hub.client.configuration.endpoint) was redirected to http://elsewhere:81/negotiate, which answered"
+        let place =
+            "The negotiation with \(hub.client.configuration.endpoint) was redirected to http://elsewhere:81/negotiate, which answered"
         expect(error.message.hasPrefix(place) && error.message.contains(text) && !error.message.contains("secret"), "\(error)")
         // Another token wouldn't be sent there either.
         expect(asked.all.count == 1 && http.requests.all.count == 2)
@@ -301,6 +304,8 @@ import Testing
     static let badNegotiations: [(String, Int, String)] = [
         (#"{"error":"no room"}"#, 200, "no room"),
         ("", 404, "404"),
+        ("", 405, "Check the URL: either it isn't that of a hub"),
+        ("Upgrade Required", 426, "Check the URL: either it isn't that of a hub"),
         ("", 500, "500"),
         ("not JSON", 200, "JSON"),
         ("[]", 200, "object"),
@@ -320,6 +325,21 @@ import Testing
         (#"{"Url":"/signalr","ProtocolVersion":"1.5"}"#, 200, "ASP.NET"), (#"{"url":"/signalr","protocolVersion":"1.5"}"#, 200, "ASP.NET"),
         (#"{"url":"ftp://elsewhere/"}"#, 200, "redirected"),
     ]
+
+    @Test(
+        arguments: [
+            #"{"connectionToken":"sesame","connectionId":"id-1","negotiateVersion":1,"availableTransports":[]}"#,
+            #"{"connectionId":"sesame","availableTransports":[]}"#, #"{"url":"http://elsewhere/","accessToken":"sesame"}"#,
+            #"{"ConnectionToken":"sesame""#,
+        ], [201, 500])
+    func `a negotiation that is answered with another status doesn't show the tokens in its body`(body: String, status: Int) async throws {
+        var script = ScriptedHub.Script()
+        script.negotiate = { _, _ in ScriptedHub.json(body, status: status) }
+        let hub = try await HubFixture(negotiates: true, script)
+        let error = try #require(await hubError { try await hub.client.start() })
+        expect(error.message.contains("with the status \(status)") && !error.message.contains("sesame"), "\(error)")
+        expect(!hub.log.all.contains { $0.contains("sesame") })
+    }
 
     @Test(arguments: Self.badNegotiations)
     func `a failed negotiation is an error of start`(body: String, status: Int, text: String) async throws {

@@ -564,7 +564,8 @@ package struct HTTPConnectionMachine: Sendable {
     private mutating func endRejected(_ exchange: Exchange) -> [Command] {
         let response = HTTPResponse(exchange.head ?? HTTPResponseHead(status: 0), body: exchange.rejection ?? [])
         let isOpening = if case .opening = self.state { true } else { false }
-        return self.endRejected(exchange, response, "answered", isOpening ? .upgradeRejected : .requestRejected)
+        let message = "\(exchange.place) answered with status \(response.summary)"
+        return self.endRejected(exchange, response, message, isOpening ? .upgradeRejected : .requestRejected)
     }
 
     private mutating func receivingEnded(_ exchange: Exchange, _ error: TransportError?, now: Instant) -> [Command] {
@@ -635,13 +636,14 @@ package struct HTTPConnectionMachine: Sendable {
 
     /// The server has rejected messages.
     private mutating func endRejected(_ exchange: Exchange, _ response: HTTPResponse) -> [Command] {
-        self.endRejected(exchange, response, "rejected messages", .requestRejected)
+        let message = "\(exchange.place) rejected messages with status \(response.summary)"
+        return self.endRejected(exchange, response, message, .requestRejected)
     }
 
     private mutating func endRejected(
-        _ exchange: Exchange, _ response: HTTPResponse, _ verb: String, _ code: TransportError.Code
+        _ exchange: Exchange, _ response: HTTPResponse, _ message: String, _ code: TransportError.Code
     ) -> [Command] {
-        var message = "\(exchange.place) \(verb) with status \(response.summary)"
+        var message = message
         if exchange.isAtOtherOrigin, [401, 403].contains(response.head.status) {
             message += " A redirect takes no credentials to another origin: use the URL at which it ends."
         }

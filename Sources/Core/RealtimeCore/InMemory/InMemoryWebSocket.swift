@@ -160,7 +160,7 @@ final class InMemorySocket: WebSocketConnection, InMemoryConnection {
     }
 
     private func rejected(_ response: HTTPResponse, _ request: WebSocketRequest) {
-        let message = "\(request.endpoint.origin): The server rejected the WebSocket with \(response.summary)"
+        let message = "\(request.endpoint.origin): \(response.rejectionOfUpgrade(at: request.endpoint))"
         self.end(.transport(TransportError(.upgradeRejected, message, response: response)))
     }
 
@@ -239,7 +239,8 @@ final class InMemorySocket: WebSocketConnection, InMemoryConnection {
             let peer = self.state.withLock { $0.phase == .open ? $0.peer : nil }
             let error = TransportError.oversizedMessage(limit: self.messageLimit)
             self.end(.transport(error))
-            if self.network.condition != .silent { peer?.end(.peer(.tooLarge, error.message)) }
+            guard self.network.condition != .silent else { return }
+            peer?.end(.peer(.tooLarge, TransportError.reasonForOversizedMessage(limit: self.messageLimit)))
         }
     }
 

@@ -42,11 +42,16 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
         guard let defaultPort = ["ws": 80, "http": 80, "wss": 443, "https": 443][scheme] else {
             throw invalid("the scheme must be ws, wss, http or https")
         }
-        guard text.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
-            throw invalid("spaces, control characters and non-ASCII characters must be percent-encoded")
-        }
         let rest = text[separator.upperBound...]
         let authority = rest.prefix { !"/?#".contains($0) }
+        guard text.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
+            // Percent-encoding isn't for the host, and a name with other letters isn't the one that is looked up.
+            let isHost = authority.prefix { $0 != ":" }.utf8.contains { $0 >= 0x80 }
+            throw invalid(
+                isHost
+                    ? "the host must be in its ASCII form, in which a name with other letters begins with xn--"
+                    : "spaces, control characters and non-ASCII characters must be percent-encoded")
+        }
         guard !authority.contains("@") else { throw invalid("user names and passwords are not allowed; send them in a header field") }
         let (host, port): (Substring, Substring?)
         if authority.first == "[" {

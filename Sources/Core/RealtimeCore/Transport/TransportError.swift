@@ -177,6 +177,9 @@ public struct TransportError: Error, Hashable, Sendable {
         TransportError(.tooLarge, "The peer sent a message of more than \(limit) bytes. Increase the message limit to accept it.")
     }
 
+    /// The reason that the peer receives then, with the code 1009.
+    package static func reasonForOversizedMessage(limit: Int) -> String { "The message exceeds the receiver's limit of \(limit) bytes." }
+
     /// The same error without the one that the application threw, which may refer to any of its objects.
     package var withoutCause: TransportError { self.cause == nil ? self : TransportError(self.code, self.message) }
 

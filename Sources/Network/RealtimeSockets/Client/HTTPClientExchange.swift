@@ -325,8 +325,10 @@ final class HTTPClientExchange: HTTPExchange {
 
     // MARK: Errors
 
+    /// Advice for a server that hasn't answered as one of HTTP. A server that has, expects no TLS.
     private var schemeHint: String {
-        self.request.endpoint.isSecure ? "" : " If the server expects TLS on this port, use https://."
+        if self.request.endpoint.isSecure || self.state.withLock({ $0.hasHead || $0.isReused }) { return "" }
+        return " If the server expects TLS on this port, use https://."
     }
 
     /// Adds the origin of the response, and advice.

@@ -26,7 +26,8 @@ extension HubSession {
         let asksForToken =
             self.options.accessToken != nil && !self.attempt.hasTokenOfRedirect && self.sendsCredentials(to: self.attempt.endpoint)
         return .http(
-            rules, headers: Self.withoutAccept(headers), asksForToken: asksForToken, sendsAfterRedirect: self.options.sendsHeadersAfterRedirect)
+            rules, headers: Self.withoutAccept(headers), asksForToken: asksForToken,
+            sendsAfterRedirect: self.options.sendsHeadersAfterRedirect)
     }
 
     /// The header fields of the next request of a connection over HTTP; `nil` if the connection is over, or closing.
@@ -261,12 +262,16 @@ extension HubSession {
     private func error(
         for response: HTTPResponse, of request: HTTPRequest, isRedirected: Bool, toOtherOrigin isOfOtherOrigin: Bool
     ) -> HubError {
-        var text = "The negotiation with \(self.attempt.endpoint)"
-        if self.attempt.redirects > 0 { text += ", to which \(self.options.endpoint) redirected it," }
-        text += isRedirected ? " was redirected to \(request.endpoint), which answered" : " was answered"
-        text += " with the status \(self.redacted(response.summary))"
+        var place = "\(self.attempt.endpoint)"
+        if self.attempt.redirects > 0 { place += ", to which \(self.options.endpoint) redirected it," }
+        let summary = self.redacted(Self.mayHaveToken(response.body) ? response.statusSummary : response.summary)
+        var text = "The negotiation with \(place) was answered with the status \(summary)"
+        if isRedirected {
+            text = "The negotiation with \(place) was redirected to \(request.endpoint), which answered with the status \(summary)"
+        }
         if isRedirected, request.method != "POST" {
-            text += " The POST request became a \(request.method) request: use the URL of the hub there, or redirect with the status 307 or 308."
+            text +=
+                " The POST request became a \(request.method) request: use the URL of the hub there, or redirect with the status 307 or 308."
         } else if isOfOtherOrigin, [401, 403].contains(response.head.status) {
             text += " A redirect takes no credentials to another origin: use the URL of the hub there."
         }
@@ -279,10 +284,19 @@ extension HubSession {
             return HubError(.unauthorized, "\(text) \(self.options.accessTokenSource.adviceIfMissing)", cause: cause)
         case 401, 403:
             return HubError(.unauthorized, "\(text) \(self.options.accessTokenSource.adviceIfRejected)", cause: cause)
-        case 404:
-            return HubError(.negotiationFailed, "\(text) Check the URL: either it isn't that of a hub, or a proxy blocks it.", cause: cause)
+        // The last two are those of a server that expects WebSockets or other requests at this URL.
+        case 404, 405, 426:
+            let advice =
+                isRedirected && request.method != "POST" ? "" : " Check the URL: either it isn't that of a hub, or a proxy blocks it."
+            return HubError(.negotiationFailed, "\(text)\(advice)", cause: cause)
         default: return HubError(.negotiationFailed, text, cause: cause)
         }
+    }
+
+    /// Whether the body of a response may be the answer of a negotiation, with the token of the connection, although its status isn't that of one.
+    private static func mayHaveToken(_ body: [UInt8]) -> Bool {
+        let text = String(decoding: body, as: UTF8.self).lowercased()
+        return ["connectiontoken", "connectionid", "accesstoken"].contains { text.containsText($0) }
     }
 
     mutating func fail(_ id: ConnectionID, _ error: HubError, now: Instant, _ effects: inout Effects<Self>) {

@@ -429,7 +429,9 @@ package struct HubSession: ConfigurableSession {
         if let decision = self.resumeDecision(on: ending, now: now) { return decision }
         let ending = self.connection.isResuming ? self.loss(afterFailedResume: ending) : ending
         guard ending.allowsReconnect else { return .never }
-        if self.connection.established == nil, self.canRefreshToken, case .transport(let error) = ending.reason, error.status == 401, !error.isOfOtherOrigin {
+        if self.connection.established == nil, self.canRefreshToken, case .transport(let error) = ending.reason, error.status == 401,
+            !error.isOfOtherOrigin
+        {
             self.attempt.hasRefreshedToken = true
             return .reopen
         }

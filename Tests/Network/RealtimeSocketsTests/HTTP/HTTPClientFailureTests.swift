@@ -68,6 +68,7 @@ struct HTTPClientFailureTests {
             expectEqual(error?.code, invalid.code, "\(error?.message ?? "")")
             expectEqual(error?.message.hasPrefix(server.endpoint.origin), true)
             expectNil(error?.status)
+            if invalid.response.isEmpty { expectEqual(error?.message.contains("use https://"), true, "\(error?.message ?? "")") }
         }
     }
 
@@ -84,10 +85,12 @@ struct HTTPClientFailureTests {
             let response = try await SocketHTTPTransport().open(.get(server.endpoint))
             expectEqual(response.head.status, 200)
             var body: [UInt8] = []
-            await #expect(throws: TransportError.self) {
+            let error = await #expect(throws: TransportError.self) {
                 while let piece = try await response.body.next() { body += piece }
             }
             expectEqual(body, Array("hello".utf8))
+            // A server that has answered expects no TLS.
+            expectEqual(error?.message.contains("https"), false, "\(error?.message ?? "")")
             // Later reads fail too, so the body is never mistaken for a complete one.
             await #expect(throws: TransportError.self) { try await response.body.next() }
         }

@@ -126,7 +126,10 @@ package struct FrameDecoder: Sendable {
                 : .violation("The peer began a message inside a fragmented message.")
         }
         guard header.length <= self.messageLimit &- self.assembled.count else {
-            throw FrameError(.tooLarge, TransportError.oversizedMessage(limit: self.messageLimit).message)
+            let limit = self.messageLimit
+            throw FrameError(
+                .tooLarge, TransportError.oversizedMessage(limit: limit).message,
+                reason: TransportError.reasonForOversizedMessage(limit: limit))
         }
     }
 

@@ -10,10 +10,13 @@ package struct FrameError: Error, Hashable, Sendable {
     /// The code of the close frame to send.
     package var code: CloseCode
     package var message: String
+    /// The reason in the close frame, for the peer.
+    package var reason: String
 
-    package init(_ code: CloseCode, _ message: String) {
+    package init(_ code: CloseCode, _ message: String, reason: String? = nil) {
         self.code = code
         self.message = message
+        self.reason = reason ?? message
     }
 
     static func violation(_ message: String) -> FrameError { FrameError(.protocolError, message) }

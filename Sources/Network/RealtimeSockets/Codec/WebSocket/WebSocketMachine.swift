@@ -208,7 +208,7 @@ package struct WebSocketMachine: Sendable {
 
     private mutating func peerFailed(_ error: FrameError, _ output: inout [UInt8], _ now: Instant) -> Step {
         guard self.isOpen else { return self.drop(.requested) }
-        FrameEncoder.appendClose(error.code, reason: error.message, mask: self.makeMask(), to: &output)
+        FrameEncoder.appendClose(error.code, reason: error.reason, mask: self.makeMask(), to: &output)
         self.linger(now)
         return Step(closed: .transport(error.transportError), socket: .finishWriting)
     }
