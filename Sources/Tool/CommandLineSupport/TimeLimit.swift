@@ -86,8 +86,11 @@ package struct TimeLimit: Sendable {
     /// - Parameters:
     ///   - what: What the command has or hasn't done.
     ///   - isExceeded: Whether it ended because of the limit.
-    package func failure(_ what: String, isExceeded: Bool = true) -> ToolFailure {
-        isExceeded ? ToolFailure("\(what)\(self.text). Check the server, or use a longer --timeout.") : ToolFailure("\(what).")
+    ///   - reason: The last failure, if there was one.
+    package func failure(_ what: String, isExceeded: Bool = true, reason: String? = nil) -> ToolFailure {
+        let text = isExceeded ? self.text : ""
+        if let reason { return ToolFailure("\(what)\(text): \(reason)") }
+        return ToolFailure("\(what)\(text).\(isExceeded ? " Check the server, or use a longer --timeout." : "")")
     }
 
     /// The text ` within 5.0 s`; empty without a limit.

@@ -328,3 +328,18 @@ extension PrimusError: EveryClientError {
         check(PrimusError.self)
     }
 }
+
+func errorReference(_ url: String) async {
+    // snippet:every-client-errors
+    do {
+        let client = PrimusConnection(try PrimusConfiguration(url: url))
+        client.open()
+        try await client.opened(within: .seconds(10))
+    } catch let error as PrimusError {
+        print(error)
+        if let cause = error.cause { print("The cause: \(cause)") }
+    } catch {
+        print("The URL can't be used: \(error)")
+    }
+    // end
+}

@@ -98,6 +98,81 @@ import Testing
         expectEqual(fixture.server.texts, ["1"])
     }
 
+    // MARK: Without a connection
+
+    private static func warnings(_ lines: EventRecorder<String>) -> LogSink {
+        LogSink(minimumLevel: LogSink.standard.minimumLevel) { level, _, text in lines.record("\(level): \(text)") }
+    }
+
+    @Test func `an outage and the end of the client are in the log, once each`() async throws {
+        let lines = EventRecorder<String>()
+        let fixture = try await PrimusFixture {
+            $0.log = Self.warnings(lines)
+            $0.retry = .delays(Array(repeating: .seconds(1), count: 3))
+        }
+        let primus = try await fixture.open()
+        let updates = primus.updates()
+        fixture.server.script.upgrade = { _ in .reject(HTTPResponse(status: 503)) }
+        fixture.server.close()
+        // A loss that a client recovers from isn't worth a warning.
+        expect(lines.all.isEmpty)
+        for _ in 1...2 {
+            fixture.clock.advance(by: .seconds(1))
+            _ = await updates.first { if case .attemptFailed = $0 { true } else { false } }
+        }
+        let error = await #expect(throws: PrimusError.self) { try await primus.opened(within: .zero) }
+        expect(error?.code == .timedOut && (error?.cause as? PrimusError)?.status == 503)
+        expectEqual(error?.message.contains("the client is still retrying. Failed to connect"), true, "\(error as Any)")
+        expectEqual(error?.message.hasSuffix("503. Check the server, and proxies before it."), true, "\(error as Any)")
+        fixture.clock.advance(by: .seconds(1))
+        _ = await updates.first { if case .ended = $0 { true } else { false } }
+        try await eventually { lines.all.count == 2 }
+        expect(lines.all[0].hasPrefix("warning: Failed to connect") && lines.all[0].hasSuffix(" The client keeps trying."), "\(lines.all)")
+        expect(lines.all[1].hasPrefix("error: The client is closed. Failed to connect") && lines.all[1].contains("503"), "\(lines.all)")
+        // Also for a call that comes later.
+        let later = await #expect(throws: PrimusError.self) { try await primus.write(1) }
+        expect(later?.code == .notOpen && later?.message.contains("503") == true, "\(later as Any)")
+    }
+
+    @Test func `an end by the server is in the log`() async throws {
+        let lines = EventRecorder<String>()
+        let fixture = try await PrimusFixture { $0.log = Self.warnings(lines) }
+        let primus = try await fixture.open()
+        fixture.server.send(#""primus::server::close""#)
+        fixture.server.close()
+        try await eventually { primus.state == .closed(nil) && !lines.all.isEmpty }
+        expectEqual(
+            lines.all, ["warning: The client is closed. The server ended the connection, and doesn't want the client to reconnect."])
+    }
+
+    @Test(arguments: [nil, PrimusTransformerKind.websockets])
+    func `a client that guesses what the server speaks says so, once`(transformer: PrimusTransformerKind?) async throws {
+        let lines = EventRecorder<String>()
+        var script = ScriptedPrimus.Script()
+        script.response = { _ in HTTPResponse(status: 404) }
+        let fixture = try await PrimusFixture(script) {
+            $0.log = Self.warnings(lines)
+            $0.transformer = transformer
+        }
+        let primus = PrimusConnection(fixture.configuration)
+        let errors = primus.errors
+        primus.open()
+        try await primus.opened(within: .seconds(10))
+        fixture.network.cut()
+        primus.reconnectNow()
+        try await primus.opened(within: .seconds(10))
+        let problem = try #require(await errors.first { _ in true })
+        guard transformer == nil else { return expect(problem.code == .connectionLost && lines.all.isEmpty, "\(lines.all)") }
+        expectEqual(problem.code, .detectionFailed)
+        for text in [
+            "/primus/spec: the server answered with the status 404",
+            "The client assumes websockets and json. Check that the URL is that of",
+        ] {
+            expect(problem.message.contains(text), "\(problem)")
+        }
+        expectEqual(lines.all, ["warning: \(problem.message)"])
+    }
+
     @Test func `the last message precedes the end`() async throws {
         let fixture = try await PrimusFixture()
         let primus = try await fixture.open()

@@ -520,6 +520,20 @@ import Testing
         expectEqual(self.types(try await hub.server.received(3)), [1, 1, 5])
     }
 
+    @Test func `a call whose time is up while the connection is resumed says why it was lost`() async throws {
+        let hub = try await self.connected()
+        let call = try await hub.begin { client in
+            await hubError { try await client.invoke("add", 1, as: Int.self, within: .seconds(2)) }
+        }
+        hub.server.script.upgrade = { _, _ in .reject(HTTPResponse(status: 503)) }
+        hub.network.cut()
+        hub.clock.advance(by: .seconds(2))
+        let error = try await call.value
+        expect(error?.code == .timedOut && (error?.cause as? HubError)?.code == .connectionLost, "\(error as Any)")
+        expectEqual(error?.message.contains("the client is still retrying. Connection to"), true, "\(error as Any)")
+        expect(hub.isConnected)
+    }
+
     @Test func `the token of a resume is the current one, and refreshes continue`() async throws {
         let tokens = EventRecorder<Int>()
         var script = Self.script

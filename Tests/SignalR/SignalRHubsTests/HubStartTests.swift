@@ -576,7 +576,38 @@ import Testing
             hub.clock.advance(by: .seconds(1))
             return hub.isStopped
         }
-        await expectEqual(start.value?.code, .timedOut)
+        let error = await start.value
+        expect(error?.code == .timedOut && (error?.cause as? HubError)?.code == .negotiationFailed)
+        expectEqual(error?.message.contains("the client is still retrying."), true, "\(error as Any)")
+        expectEqual(error?.message.contains("503"), true, "\(error as Any)")
+        expectEqual(error?.message.contains("longer"), false, "\(error as Any)")
+    }
+
+    @Test func `an outage and the end of the client are in the log, once each`() async throws {
+        var script = ScriptedHub.Script()
+        script.negotiate = { _, _ in HTTPResponse(status: 503) }
+        let lines = EventRecorder<String>()
+        let hub = try await HubFixture(negotiates: true, script) {
+            $0.retriesFirstStart = true
+            $0.retry = .delays([.seconds(1), .seconds(1)])
+            $0.log = LogSink(minimumLevel: LogSink.standard.minimumLevel) { level, _, text in lines.record("\(level): \(text)") }
+        }
+        let updates = hub.client.updates()
+        let run = Task { await hubError { try await hub.client.run() } }
+        for _ in 1...2 {
+            _ = await updates.first { if case .error = $0 { true } else { false } }
+            hub.clock.advance(by: .seconds(1))
+        }
+        let end = await run.value
+        expectEqual(end?.code, .negotiationFailed)
+        try await eventually { lines.all.count == 2 }
+        expect(lines.all[0].hasPrefix("warning: ") && lines.all[0].contains("503"), "\(lines.all)")
+        expect(lines.all[0].hasSuffix(" The client keeps trying."), "\(lines.all)")
+        expectEqual(lines.all[1], "error: The client is stopped. \(end?.message ?? "")")
+        // A start throws its error to the caller.
+        try hub.client.update { $0.retry = .none }
+        await expectEqual(hubError { try await hub.client.start() }?.code, .negotiationFailed)
+        expectEqual(lines.all.count, 2)
     }
 
     @Test func `the first start is retried if the options say so`() async throws {

@@ -23,4 +23,17 @@ package enum WaitLimit: Hashable, Sendable, CustomStringConvertible {
         case .standstill: "Advance the clock if something is to happen later."
         }
     }
+
+    /// Returns the message for a call that has waited for a connection.
+    ///
+    /// - Parameters:
+    ///   - server: The server.
+    ///   - call: What the call waits for, at the end of a clause that begins with a space.
+    ///   - failure: Why there is no connection; `nil` if nothing has failed yet. More time doesn't help against a failure that is known.
+    package func withoutConnection(to server: String, for call: String = "", after failure: String?) -> String {
+        let start = "\(self)\(call) without a connection to \(server); the client is still"
+        guard let failure else { return "\(start) trying. \(self.advice("Use a longer limit, or check the server."))" }
+        let advice = self.advice("")
+        return "\(start) retrying. \(Excerpt.sentence(failure))\(advice.isEmpty ? "" : " \(advice)")"
+    }
 }

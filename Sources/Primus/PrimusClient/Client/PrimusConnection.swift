@@ -240,9 +240,9 @@ public final class PrimusConnection: Sendable {
 
     /// A sequence of errors.
     ///
-    /// It contains lost connections, failed attempts to connect, failures of transforms, and invalid messages. Each failure is reported once. The
-    /// client recovers from most of them; if it doesn't, ``state`` changes to ``PrimusState/closed(_:)``. Errors of calls are thrown to their
-    /// callers, and aren't part of it.
+    /// It contains lost connections, failed attempts to connect, failures of transforms, invalid messages, and a specification that is missing
+    /// although the client is open. Each failure is reported once. The client recovers from most of them; if it doesn't, ``state`` changes to
+    /// ``PrimusState/closed(_:)``. Errors of calls are thrown to their callers, and aren't part of it.
     ///
     /// The sequence continues and finishes like ``states``.
     public var errors: EventSequence<PrimusError> { self.sequence { $0.error } }

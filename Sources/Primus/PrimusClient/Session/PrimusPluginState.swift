@@ -85,6 +85,17 @@ package struct PrimusPluginState: Sendable {
     /// Whether a caller waits for an answer.
     func isCaller(_ waiter: WaiterID) -> Bool { self.callers[waiter.rawValue] != nil }
 
+    /// Advice for a caller that has waited in vain; `nil` if it doesn't wait for an answer. A server without the plugin ignores the call.
+    func advice(for waiter: WaiterID) -> String? {
+        let (plugin, listener): (String, String)
+        switch self.callers[waiter.rawValue] {
+        case .acknowledgement: (plugin, listener) = ("primus-emitter", "listener of the event that acknowledges it")
+        case .response: (plugin, listener) = ("primus-responder", "listener of requests that responds")
+        case nil: return nil
+        }
+        return "Check that the server has the plugin \(plugin), and a \(listener), or use a longer limit."
+    }
+
     /// Ends the wait of a caller.
     mutating func end(_ waiter: WaiterID) {
         switch self.callers.take(waiter.rawValue) {

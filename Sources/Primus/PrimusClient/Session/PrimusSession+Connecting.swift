@@ -236,8 +236,20 @@ extension PrimusSession {
         }
         self.knowledge.specProblem = absence == .known ? problem : nil
         self.attempt.specRefusal = absence == .refused ? problem : nil
+        self.knowledge.unreportedProblem = self.hasTransformer ? nil : problem
         effects.log(.info, "connection \(id): no specification, so defaults apply: \(problem)")
         self.chooseDialect(id, now: now, &effects)
+    }
+
+    /// Reports that the client is open without knowing whether the server is one of Primus. Any server that accepts WebSockets looks like one.
+    mutating func reportGuess(_ effects: inout Effects<Self>) {
+        guard let problem = self.knowledge.unreportedProblem.take() else { return }
+        let dialect = self.attempt.dialect
+        let message =
+            "The client is open, but there is no specification at \(self.address.spec): \(Excerpt.sentence(problem)) The client assumes "
+            + "\(dialect.transformer) and \(dialect.parser). Check that the URL is that of a server of Primus, with its path, or set transformer and "
+            + "parser."
+        self.log(PrimusError(.detectionFailed, message), &effects)
     }
 
     private mutating func chooseDialect(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {

@@ -127,9 +127,13 @@ extension PrimusSession {
 
     package var notOpen: PrimusError {
         switch self.state {
-        case .closed: PrimusError(.notOpen, "The client is closed. Call open() first.")
+        case .closed(let error):
+            PrimusError(.notOpen, "The client is closed. Call open() first.\(error.map { " \($0.message)" } ?? "")", cause: error?.cause)
         case .opening, .open:
-            PrimusError(.notOpen, "The client isn't open yet. Wait with opened(within:), or let the message wait in the queue.")
+            PrimusError(
+                .notOpen,
+                "The client isn't open yet. Wait with opened(within:), or let the message wait in the queue."
+                    + (self.knownFailure.map { " \($0.message)" } ?? ""))
         case .reconnecting(let error):
             PrimusError(.notOpen, "The client isn't open: it reconnects after a loss. \(error.message)", cause: error.cause)
         }

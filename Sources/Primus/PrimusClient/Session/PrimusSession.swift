@@ -106,6 +106,8 @@ package struct PrimusSession: ConfigurableSession {
         var spec: PrimusSpec?
         /// Why the server has no specification, if it has answered so.
         var specProblem: String?
+        /// Why the defaults apply, until a connection with them is reported.
+        var unreportedProblem: String?
         /// The kind of connection that has worked before.
         var connectionKind: PrimusConnectionKind?
         var engineIO: EngineIOVersion?
@@ -128,6 +130,19 @@ package struct PrimusSession: ConfigurableSession {
         var isFinal = false
         /// Whether the server refuses credentials that it has accepted before.
         var refusesCredentials = false
+
+        /// Whether an attempt may have failed because the server speaks something else than the client.
+        var mayBeOfAnotherDialect: Bool {
+            if self.kind == .timedOut { return true }
+            guard self.kind == .refused else { return false }
+            switch self.reason {
+            case .peer: return true
+            case .transport(let error):
+                let isUnderstood = error.status.map { $0 == 401 || $0 == 403 || $0 >= 500 } ?? false
+                return [.upgradeRejected, .requestRejected, .protocolViolation, .closed].contains(error.code) && !isUnderstood
+            case .requested, .openTimeout, .heartbeatTimeout: return false
+            }
+        }
     }
 
     /// Where the client is between its start and its end.
@@ -178,6 +193,7 @@ package struct PrimusSession: ConfigurableSession {
     private var policyError: PrimusError?
     /// The reported error of the last loss or failed attempt, until a connection is established.
     package internal(set) var lossError: PrimusError?
+    private var outage = OutageLog()
     /// Whether the attempts are used up.
     private var isExhausted = false
     var generator: SplitMix64
@@ -292,12 +308,26 @@ package struct PrimusSession: ConfigurableSession {
     package func cancellation(of waiter: WaiterID) -> PrimusError { .cancelled }
 
     package func timedOut(_ waiter: WaiterID, after limit: WaitLimit) -> PrimusError {
-        let advice = limit.advice("Use a longer limit, or check the server.")
-        return switch self.state {
-        case .open: PrimusError(.timedOut, "\(limit): the server didn't answer. \(advice)")
-        case .closed: PrimusError(.timedOut, "\(limit): the client is closed. Call open() first.")
+        switch self.state {
+        case .open:
+            let advice = limit.advice(self.plugins.advice(for: waiter) ?? "Use a longer limit, or check the server.")
+            return PrimusError(.timedOut, "\(limit): the server didn't answer. \(advice)")
+        case .closed: return PrimusError(.timedOut, "\(limit): the client is closed. Call open() first.")
         case .opening, .reconnecting:
-            PrimusError(.timedOut, "\(limit) without a connection to \(self.options.endpoint). \(advice)", cause: self.lossError)
+            let failure = self.knownFailure
+            let message = limit.withoutConnection(to: "\(self.options.endpoint)", after: failure?.message)
+            return PrimusError(.timedOut, message, cause: failure)
+        }
+    }
+
+    /// Why there is no connection, if it is known: the last loss or failed attempt, or what has failed in the first attempt, which isn't over.
+    var knownFailure: PrimusError? {
+        if let lossError { return lossError }
+        if let failure = self.attempt.failures.last { return PrimusError(.connectionLost, failure.message) }
+        if let refusal = self.attempt.refusal { return refusal.error }
+        return self.knowledge.specProblem.map { problem in
+            let message = "There is no specification at \(self.address.spec): \(Excerpt.sentence(problem)) Check the path of the URL."
+            return PrimusError(.detectionFailed, message)
         }
     }
 
@@ -489,6 +519,7 @@ package struct PrimusSession: ConfigurableSession {
         (self.attempt.opening, self.attempt.questionDeadline) = (.done, nil)
         if !self.attempt.failures.isEmpty { self.knowledge.connectionKind = self.attempt.connectionKind }
         (self.phase, self.lossError, self.hasReceivedServerPing) = (.connected, nil, false)
+        self.outage.reset()
         (self.isWritingPaused, self.flushDeadline, self.movedConnection) = (false, nil, nil)
         (self.serverCloseDeadline, self.pingSentAt, self.sparkIDRequestedAt) = (nil, nil, nil)
         self.sparkID = self.attempt.handshake?.sid
@@ -510,6 +541,7 @@ package struct PrimusSession: ConfigurableSession {
         self.setOnline(&effects)
         self.setTraceState(.open, &effects)
         self.setState(.open, &effects)
+        self.reportGuess(&effects)
         if let sparkID { self.publish(.sparkID(sparkID), &effects) }
         self.pluginsOpened(isReconnect: isReconnect, on: id, now: now, &effects)
         self.flush(on: id, now: now, &effects)
@@ -582,6 +614,11 @@ package struct PrimusSession: ConfigurableSession {
             message +=
                 " The specification at \(self.address.spec) was refused, so the transformer \(self.attempt.dialect.transformer) was assumed: "
                 + "\(Excerpt.sentence(refusal)) If the server has another one, set transformer, or let the server and its proxies answer this request."
+        }
+        if self.options.detection == .off, self.options.customTransformer == nil, !self.hasConnected, ending.mayBeOfAnotherDialect {
+            message +=
+                " The detection is off, so the server may have another transformer than \(self.attempt.dialect.transformer). Set the transformer, or "
+                + "the detection to automatic."
         }
         if failure.code != .unauthorized, let refusal = self.attempt.refusal?.error {
             message += " Before, the server refused other credentials: \(refusal.message)"
@@ -662,7 +699,7 @@ package struct PrimusSession: ConfigurableSession {
         _ ending: Ending, then next: NextAttempt = .never, now: Instant, _ effects: inout Effects<Self>
     ) {
         let failure = ending.failure
-        effects.log(ending.kind == .requested ? .debug : .info, "connection lost: \(failure)")
+        self.log(ending, then: next, &effects)
         // Also while the application decides about the next attempt.
         let wasScheduled = self.traceState == .end
         if ending.reason == .heartbeatTimeout {
@@ -705,6 +742,14 @@ package struct PrimusSession: ConfigurableSession {
             self.enterReconnecting(failure, &effects)
             self.reportRetry(next, failure, now: now, &effects) { $0.traceEnd(of: ending, &$1) }
         }
+    }
+
+    private mutating func log(_ ending: Ending, then next: NextAttempt, _ effects: inout Effects<Self>) {
+        if ending.kind == .requested { return effects.log(.debug, "the connection is closed") }
+        // The end of the client is logged when it is final.
+        if next == .never { return }
+        if case .connected = self.phase { return effects.log(.info, "connection lost: \(ending.failure)") }
+        self.outage.attemptFailed(ending.failure.message, &effects)
     }
 
     package mutating func resolved(_ reason: CloseReason, then next: NextAttempt, now: Instant, _ effects: inout Effects<Self>) {
@@ -767,7 +812,8 @@ package struct PrimusSession: ConfigurableSession {
     private mutating func finish(_ ending: Ending, _ effects: inout Effects<Self>) {
         let isReported = ending.kind != .requested && ending.kind != .closedByServer
         let (failure, reported) = (ending.failure, isReported ? ending.failure : nil)
-        if let reported { effects.log(self.hasConnected ? .error : .info, "closed: \(reported)") }
+        if ending.kind != .requested { effects.log(isReported ? .error : .warning, "The client is closed. \(failure)") }
+        self.outage.reset()
         if self.isExhausted, let reported { self.publish(.reconnectFailed(reported), &effects) }
         (self.phase, self.lossError, self.retry, self.isExhausted) = (.starting, nil, nil, false)
         self.retries.reset()

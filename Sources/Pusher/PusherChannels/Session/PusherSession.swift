@@ -87,8 +87,7 @@ struct PusherSession: ReconnectingSession {
     private var hasConnected = false
     /// Whether the server has accepted the WebSocket of the current attempt.
     private var isAccepted = false
-    /// Whether a failed attempt was logged as a warning since the last connection. Further ones aren't.
-    private var hasWarned = false
+    private var outage = OutageLog()
     /// The last loss or failed attempt, while there is no connection.
     private var lastLoss: PusherError?
 
@@ -146,8 +145,7 @@ struct PusherSession: ReconnectingSession {
             case .initialized, .disconnected, .failed:
                 "\(limit)\(call): the client is not connecting. Call connect() first."
             case .connecting, .unavailable:
-                "\(limit)\(call) without a connection to \(self.endpoint.origin); the client is still "
-                    + (self.lastLoss.map { "retrying. \($0.message)" } ?? "trying. \(limit.advice("Use a longer timeout."))")
+                limit.withoutConnection(to: self.endpoint.origin, for: call, after: self.lastLoss?.message)
             case .connected where self.user.awaits(waiter):
                 "\(limit): the user isn't signed in. "
                     + (self.user.state == .idle
@@ -276,7 +274,8 @@ struct PusherSession: ReconnectingSession {
             }
         }
         self.endRetries(&effects)
-        (self.lastLoss, self.hasWarned) = (nil, false)
+        self.lastLoss = nil
+        self.outage.reset()
         effects.log(.info, "connecting again, to \(self.endpoint.origin)")
         self.connectionEnded(since: now, isFinal: false, now: now, &effects)
         self.opening(new, now: now, &effects)
@@ -315,7 +314,8 @@ struct PusherSession: ReconnectingSession {
         let heartbeat = HeartbeatPolicy(probeAfterSilence: silence, deadAfterSilence: .nanoseconds(death.nanoseconds))
         guard self.connection.ready(id, heartbeat, now: now) == .announceConnected else { return }
         self.retries.connected(now: now)
-        (self.lastLoss, self.hasWarned) = (nil, false)
+        self.lastLoss = nil
+        self.outage.reset()
         self.unavailableAt = nil
         if self.hasConnected { effects.counters.reconnects += 1 }
         self.hasConnected = true
@@ -489,13 +489,12 @@ struct PusherSession: ReconnectingSession {
         }
     }
 
-    /// Logs a loss or a failed attempt. Of the attempts that fail in a row, only the first one is a warning.
+    /// Logs a loss or a failed attempt.
     private mutating func log(_ loss: PusherError, _ reason: CloseReason, then next: NextAttempt, _ effects: inout Effects<Self>) {
         if reason == .requested { return effects.log(.debug, "the connection is closed") }
         // The end of the client is logged as an error.
-        guard self.socketID == nil, next != .never, !self.hasWarned else { return effects.log(.info, loss.message) }
-        self.hasWarned = true
-        effects.log(.warning, "\(loss.message) The client keeps trying.")
+        guard self.socketID == nil, next != .never else { return effects.log(.info, loss.message) }
+        self.outage.attemptFailed(loss.message, &effects)
     }
 
     mutating func resolved(_ reason: CloseReason, then next: NextAttempt, now: Instant, _ effects: inout Effects<Self>) {
@@ -543,7 +542,8 @@ struct PusherSession: ReconnectingSession {
     /// Moves the client to a final state.
     private mutating func finish(_ reason: CloseReason, _ error: PusherError, _ effects: inout Effects<Self>) {
         self.unavailableAt = nil
-        (self.lastLoss, self.hasWarned) = (nil, false)
+        self.lastLoss = nil
+        self.outage.reset()
         self.endRetries(&effects)
         switch error.code {
         case .disconnected: self.setState(.disconnected(nil), &effects)

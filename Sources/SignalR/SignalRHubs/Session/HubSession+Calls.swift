@@ -41,8 +41,14 @@ extension HubSession {
 
     var notConnected: HubError {
         switch self.state {
-        case .stopped: HubError(.notConnected, "The client isn't connected. Call start() first.")
-        case .connecting: HubError(.notConnected, "The client isn't connected yet. Wait until start() returns.")
+        case .stopped(let error):
+            HubError(
+                .notConnected, "The client isn't connected. Call start() first.\(error.map { " \($0.message)" } ?? "")", cause: error?.cause
+            )
+        case .connecting:
+            HubError(
+                .notConnected,
+                "The client isn't connected yet. Wait until start() returns.\(self.knownFailure.map { " \($0.message)" } ?? "")")
         case .reconnecting(let error):
             HubError(.notConnected, "The client isn't connected: it reconnects after a loss. \(error.message)", cause: error.cause)
         case .connected: HubError(.notConnected, "The client isn't connected.")

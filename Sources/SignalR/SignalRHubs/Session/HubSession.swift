@@ -163,6 +163,7 @@ package struct HubSession: ConfigurableSession {
     private var policyError: HubError?
     /// The reported error of the last loss or failed attempt, until a connection is established.
     private var lossError: HubError?
+    private var outage = OutageLog()
     /// When the next automatic refresh of the authentication is due.
     var refreshAt: Instant?
     /// The refresh of the authentication in progress.
@@ -257,13 +258,23 @@ package struct HubSession: ConfigurableSession {
     }
 
     package func timedOut(_ waiter: WaiterID, after limit: WaitLimit) -> HubError {
-        let advice = limit.advice("Use a longer limit, or check the server.")
-        return switch self.state {
-        case .connected: HubError(.timedOut, "\(limit): the call isn't completed. \(advice)")
-        case .stopped: HubError(.timedOut, "\(limit): the client is stopped. Call start() first.")
-        case .connecting, .reconnecting:
-            HubError(.timedOut, "\(limit) without a connection to \(self.options.endpoint). \(advice)", cause: self.lossError)
+        switch self.state {
+        case .connected where self.resumable?.loss == nil:
+            let advice = limit.advice("Use a longer limit, or check the server.")
+            return HubError(.timedOut, "\(limit): the call isn't completed. \(advice)")
+        case .stopped: return HubError(.timedOut, "\(limit): the client is stopped. Call start() first.")
+        case .connected, .connecting, .reconnecting:
+            let failure = self.knownFailure
+            let message = limit.withoutConnection(to: "\(self.options.endpoint)", after: failure?.message)
+            return HubError(.timedOut, message, cause: failure)
         }
+    }
+
+    /// Why there is no connection, if it is known: the last loss or failed attempt, the loss of the socket of a connection that is being resumed,
+    /// or the transport that has failed in the first attempt, which isn't over.
+    var knownFailure: HubError? {
+        self.lossError ?? self.resumable?.loss?.failure
+            ?? self.attempt.failures.last.map { HubError(.connectionLost, $0.message) }
     }
 
     // MARK: Starting and stopping
@@ -356,6 +367,7 @@ package struct HubSession: ConfigurableSession {
         if self.attempt.transport != .longPolling { self.send(.ping, on: id, now: now, &effects) }
         let (isReconnect, transport) = (self.hasConnected, self.attempt.transport ?? .webSockets)
         (self.phase, self.lossError) = (.connected, nil)
+        self.outage.reset()
         self.retries.connected(now: now)
         let connectionID = self.attempt.connectionID
         let name = "\(connectionID.map { ", connection ID \(self.redacted($0))" } ?? "")"
@@ -445,7 +457,7 @@ package struct HubSession: ConfigurableSession {
 
     package mutating func lost(_ ending: Ending, then next: NextAttempt, now: Instant, _ effects: inout Effects<Self>) {
         let failure = ending.failure
-        effects.log(ending.reason == .requested ? .debug : .info, "connection lost: \(failure)")
+        self.log(ending, then: next, &effects)
         (self.handshakeBuffer, self.reader, self.resumable, self.isWritingPaused) = (HubHandshake.Buffer(), nil, nil, false)
         self.works.cancelAll(&effects)
         self.failCalls(failure, &effects)
@@ -468,6 +480,14 @@ package struct HubSession: ConfigurableSession {
             self.enterReconnecting(failure, &effects)
             self.reportRetry(next, failure, now: now, &effects)
         }
+    }
+
+    private mutating func log(_ ending: Ending, then next: NextAttempt, _ effects: inout Effects<Self>) {
+        if ending.reason == .requested { return effects.log(.debug, "the connection is closed") }
+        // The end of the client is logged when it is final.
+        if next == .never { return }
+        if case .connected = self.phase { return effects.log(.info, "connection lost: \(ending.failure)") }
+        self.outage.attemptFailed(ending.failure.message, &effects)
     }
 
     package mutating func resolved(_ reason: CloseReason, then next: NextAttempt, now: Instant, _ effects: inout Effects<Self>) {
@@ -503,7 +523,11 @@ package struct HubSession: ConfigurableSession {
 
     /// Moves the client to its final state.
     private mutating func finish(_ reported: HubError?, _ failure: HubError, _ effects: inout Effects<Self>) {
-        if let reported { effects.log(self.hasConnected ? .error : .info, "stopped: \(reported)") }
+        // A start that fails throws the error to its caller. That of `run()` is often a task whose error is ignored.
+        let isThrown = self.startCaller != nil
+        let level: LogSink.Level? = reported != nil ? (isThrown ? .info : .error) : failure.code == .closedByServer ? .warning : nil
+        if let level { effects.log(level, "The client is stopped. \(failure)") }
+        self.outage.reset()
         let hadConnected = self.hasConnected
         (self.phase, self.lossError) = (.starting, nil)
         self.retries.reset()

@@ -88,6 +88,7 @@ import Testing
         fixture.clock.advance(by: .seconds(5))
         let error = await primusError { _ = try await call.value }
         expectEqual(error?.code, .timedOut)
+        expectEqual(error?.message.contains("Check that the server has the plugin primus-emitter"), true, "\(error as Any)")
         fixture.server.send(#"{"id":1,"type":1,"data":[1]}"#)
         let next = try await fixture.begin { try await $0.emitter.send("b", as: Int.self) }
         fixture.server.send(#"{"id":2,"type":1,"data":[2]}"#)

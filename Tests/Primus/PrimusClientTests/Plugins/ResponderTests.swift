@@ -53,6 +53,7 @@ import Testing
         fixture.clock.advance(by: .seconds(5))
         let errors = [await primusError { _ = try await late.value }, await primusError { _ = try await cancelled.value }]
         expectEqual(errors.map { $0?.code }, [.timedOut, .cancelled])
+        expectEqual(errors[0]?.message.contains("Check that the server has the plugin primus-responder"), true, "\(errors)")
     }
 
     @Test func `a request of the server is answered once, and on its connection`() async throws {

@@ -203,7 +203,7 @@ struct PrimusClientOptions: Sendable {
     ///   - timeout: What the command couldn't do within the time limit.
     func failure(_ error: PrimusError, of client: PrimusConnection, _ limit: TimeLimit, _ timeout: String) -> ToolFailure {
         switch (error.code, client.state) {
-        case (.timedOut, _) where limit.isPassed: limit.failure(timeout)
+        case (.timedOut, _) where limit.isPassed: limit.failure(timeout, reason: (error.cause as? PrimusError).map { self.message($0) })
         // The connection ended before the call.
         case (.notOpen, .closed(let reason)): self.failure(closedBecauseOf: reason)
         default: ToolFailure(self.message(error))
@@ -219,6 +219,7 @@ struct PrimusClientOptions: Sendable {
     func message(_ error: PrimusError) -> String {
         switch error.code {
         case .unauthorized: "\(error.message.replacingText(" Check the credentials.", with: "")) \(self.adviceOnToken)"
+        case .detectionFailed: error.message.replacingText("or set transformer and parser.", with: "or set --transformer and --parser.")
         case .handshakeFailed: error.message.replacingText(" and the transformer.", with: " and --transformer.")
         // A server with another transformer refuses the WebSocket, or doesn't greet the client.
         case .timedOut where self.transformer != nil: "\(error.message) Check --transformer."

@@ -33,8 +33,8 @@ struct PrimusReception: Sendable {
         /// Whether a message was valid.
         var hasShown = false
         var hasOpened = false
-        /// The transformer and the parser that the client uses because the server has no specification; `nil` if it has one.
-        var assumed: PrimusDialect?
+        /// Why the server may not be one of Primus, if it has no specification.
+        var doubt: String?
         /// The last error since the client was open.
         var lastError: String?
         /// Whether the client has ended by itself.
@@ -118,7 +118,6 @@ struct PrimusReception: Sendable {
         for await event in events {
             if case .update(let update) = event, printsStates, let line = lines.line(update) { await printer.print(line) }
             switch event {
-            case .update(.dialect(let dialect)): progress.assumed = dialect.version == nil ? dialect : nil
             case .update(.state(.open)): (progress.hasOpened, progress.lastError) = (true, nil)
             case .update(.state(.reconnecting(let error))): progress.lastError = self.connection.message(error)
             case .update(.state(.closed(let error))):
@@ -127,6 +126,10 @@ struct PrimusReception: Sendable {
                 if Task.isCancelled { return progress }
                 progress.failure = self.connection.failure(closedBecauseOf: error)
                 return progress
+            case .update(.error(let error)) where error.code == .detectionFailed:
+                let message = self.connection.message(error)
+                await printer.print(.error(message))
+                progress.doubt = message
             case .update(.error(let error)), .update(.attemptFailed(let error)):
                 let message = self.connection.message(error)
                 // The same reason of each attempt is printed once.
@@ -159,12 +162,8 @@ struct PrimusReception: Sendable {
         let summary =
             progress.hasOpened
             ? "Received \(progress.messages) of \(count) messages from \(endpoint)" : "Cannot connect to \(endpoint)"
-        if let reason = progress.lastError { return ToolFailure("\(summary): \(reason)") }
-        let failure = limit.failure(summary, isExceeded: isLate)
-        // A server with other settings may take what the client sends, and not answer.
-        guard !progress.hasShown, let assumed = progress.assumed, self.connection.transformer == nil else { return failure }
-        return ToolFailure(
-            "\(failure.message) The server has no specification that can be read, so the transformer \(assumed.transformer) is used. Check the URL, "
-                + "or set --transformer and --parser.")
+        // A server that isn't one of Primus may take what the client sends, and not answer.
+        let doubt = progress.hasShown ? nil : progress.doubt
+        return limit.failure(summary, isExceeded: isLate, reason: progress.lastError ?? doubt)
     }
 }

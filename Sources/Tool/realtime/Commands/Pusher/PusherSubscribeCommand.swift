@@ -209,9 +209,8 @@ extension PusherSubscribeCommand {
             } else {
                 "Cannot subscribe to \(missing.first ?? self.channels[0]) at \(self.service)"
             }
-        guard let reason = progress.lastError else { return limit.failure(summary, isExceeded: isLate) }
         // The line with the reason may be far above, so the last line repeats it.
-        return ToolFailure("\(summary)\(isLate ? limit.text : ""): \(reason)")
+        return limit.failure(summary, isExceeded: isLate, reason: progress.lastError)
     }
 }
 

@@ -144,7 +144,7 @@ struct SignalRConnection: Sendable {
     ///   - timeout: What the command couldn't do within the time limit.
     func failure(_ error: HubError, _ limit: TimeLimit, _ timeout: String) -> ToolFailure {
         switch error.code {
-        case .timedOut where limit.duration != nil: limit.failure(timeout)
+        case .timedOut where limit.duration != nil: limit.failure(timeout, reason: (error.cause as? HubError)?.message)
         case .unauthorized where self.client.token == nil:
             // The server may have rejected the WebSocket, too.
             ToolFailure("\((error.cause as? TransportError)?.message ?? error.message) Specify the access token with --token.")

@@ -148,7 +148,6 @@ struct SignalRListenCommand: Command {
         let summary =
             progress.hasConnected
             ? "Received \(progress.calls) of \(count) calls from \(endpoint)" : "Cannot connect to \(endpoint)"
-        if let reason = progress.lastError { return ToolFailure("\(summary): \(reason)") }
-        return limit.failure(summary, isExceeded: isLate)
+        return limit.failure(summary, isExceeded: isLate, reason: progress.lastError)
     }
 }
