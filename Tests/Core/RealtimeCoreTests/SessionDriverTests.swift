@@ -628,9 +628,32 @@ import Testing
             connection.receive("@ news 1")
             toy.driver.shutDown()
             connection.end(.requested)
-            expectEqual(events.endReason, .closed(.requested))
+            expectEqual(events.endReason, .ended)
         }
         expectNil(driver)
+    }
+
+    @Test(arguments: [false, true])
+    func `a release that ends sequences is their reason, and is logged if it may be a mistake`(reportsRelease: Bool) {
+        let lines = EventRecorder<String>()
+        let toy = Toy(log: LogSink(minimumLevel: .warning) { lines.record("\($0): \($2)") })
+        _ = toy.connect()
+        let (ofConnection, ofClient) = (toy.events("news", reportsRelease: reportsRelease), toy.events("news", .standard, .client))
+        toy.driver.shutDown()
+        expect(ofConnection.endReason == .ended && ofClient.endReason == .ended)
+        let warning =
+            "warning: The client was released, which ends its connection and the loops over its events. Keep a reference to it for as long as "
+            + "it is needed."
+        expectEqual(lines.all, reportsRelease ? [warning] : [])
+    }
+
+    @Test func `a release isn't logged if the sequences were released before`() {
+        let lines = EventRecorder<String>()
+        let toy = Toy(log: LogSink(minimumLevel: .warning) { lines.record("\($0): \($2)") })
+        _ = toy.connect()
+        _ = toy.events("news", reportsRelease: true)
+        toy.driver.shutDown()
+        expect(lines.all.isEmpty, "\(lines.all)")
     }
 
     // MARK: Threads

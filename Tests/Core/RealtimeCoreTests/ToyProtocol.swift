@@ -265,8 +265,10 @@ final class Toy: Sendable {
         return self.connection
     }
 
-    func events(_ topic: String, _ policy: BufferPolicy = .standard, _ lifetime: ConsumerLifetime = .connection) -> EventSequence<String> {
-        self.driver.makeSequence(policy, lifetime: lifetime) {
+    func events(
+        _ topic: String, _ policy: BufferPolicy = .standard, _ lifetime: ConsumerLifetime = .connection, reportsRelease: Bool = false
+    ) -> EventSequence<String> {
+        self.driver.makeSequence(policy, lifetime: lifetime, reportsRelease: reportsRelease) {
             $1.append(contentsOf: $0)
         } register: { machine, id, effects in
             machine.subscribe(id, to: topic, &effects)

@@ -173,6 +173,17 @@ import Testing
         expectEqual(lines.all, ["warning: \(problem.message)"])
     }
 
+    @Test func `a loop ends with the release of its client, which is in the log`() async throws {
+        let lines = EventRecorder<String>()
+        let fixture = try await PrimusFixture { $0.log = Self.warnings(lines) }
+        var primus: PrimusConnection? = try await fixture.open()
+        let messages = try #require(primus?.messages)
+        primus = nil
+        for await _ in messages {}
+        expectEqual(messages.endReason, .ended)
+        expect(lines.all.count == 1 && lines.all[0].hasPrefix("warning: The client was released"), "\(lines.all)")
+    }
+
     @Test func `the last message precedes the end`() async throws {
         let fixture = try await PrimusFixture()
         let primus = try await fixture.open()

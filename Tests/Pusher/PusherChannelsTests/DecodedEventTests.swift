@@ -156,7 +156,7 @@ private struct Failing: Decodable {
         expectEqual(self.pusher.server.socketIDs.count, 2)
         client = nil
         expectEqual(self.pusher.server.socketIDs.count, 1)
-        await expect(self.pending(events).isEmpty && events.endReason == .closed(.requested))
+        await expect(self.pending(events).isEmpty && events.endReason == .ended)
     }
 
     @Test @MainActor func `values are decoded on the actor of the loop`() async throws {

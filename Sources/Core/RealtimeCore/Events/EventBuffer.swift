@@ -24,7 +24,7 @@ public enum EndReason: Sendable, Hashable, CustomStringConvertible {
     /// A description of the reason, for log and error messages.
     public var description: String {
         switch self {
-        case .ended: "ended by the application"
+        case .ended: "ended by the application, which unsubscribed or released the client"
         case .closed(let reason): reason.description
         }
     }

@@ -74,6 +74,8 @@ package final class SessionDriver<Machine: SessionMachine>: ReplacedConnectionEv
     fileprivate struct RegisteredConsumer: Sendable {
         var consumer: any EventConsumer<Machine.Event>
         var lifetime: ConsumerLifetime
+        /// Whether the release of an active owner, which ends the consumer, is logged.
+        var reportsRelease = false
     }
 
     @usableFromInline
@@ -224,13 +226,15 @@ package final class SessionDriver<Machine: SessionMachine>: ReplacedConnectionEv
     ///   - byteLimit: When the buffer is full because of the size of the elements.
     ///   - lifetime: When the sequence finishes.
     ///   - awaitsPeer: Whether reading isn't paused while a task waits for an event, because of the buffers of other consumers.
+    ///   - reportsRelease: Whether it is logged when the sequence finishes because an active owner is released: who loops over messages expects
+    ///     more of them.
     ///   - first: Returns the first element of the sequence, or `nil` if it starts with the next event. Called under the driver's lock, so
     ///     that no event is lost or repeated between the first element and the next one.
     ///   - convert: Appends the elements for a batch of events. Called under the driver's lock.
     ///   - register: Registers the consumer with the machine.
     package func makeSequence<Element: Sendable>(
         _ policy: BufferPolicy, byteLimit: ByteLimit<Element>? = nil, lifetime: ConsumerLifetime, awaitsPeer: Bool = false,
-        startingWith first: (borrowing Machine) -> Element? = { _ in nil },
+        reportsRelease: Bool = false, startingWith first: (borrowing Machine) -> Element? = { _ in nil },
         convert: @escaping EventConversion<Machine.Event, Element>,
         register: (inout Machine, ConsumerID, inout Effects<Machine>) -> Void
     ) -> EventSequence<Element> {
@@ -240,7 +244,7 @@ package final class SessionDriver<Machine: SessionMachine>: ReplacedConnectionEv
         self.run { state, _ in
             id = ConsumerID(rawValue: state.nextNumber())
             if let element = first(state.machine), buffer.append({ $0.append(element) }).becameFull { state.gate.becameFull(id) }
-            state.consumers[id] = RegisteredConsumer(consumer: consumer, lifetime: lifetime)
+            state.consumers[id] = RegisteredConsumer(consumer: consumer, lifetime: lifetime, reportsRelease: reportsRelease)
             if awaitsPeer { state.peerConsumers.insert(id) }
             register(&state.machine, id, &state.effects)
         }
@@ -355,7 +359,15 @@ package final class SessionDriver<Machine: SessionMachine>: ReplacedConnectionEv
     /// Stops the machine and finishes the sequences of all consumers. Called when the owner is released.
     package func shutDown() {
         self.run { state, now in
+            if state.machine.inactivity == nil, state.consumers.entries.contains(where: { $0.value.reportsRelease }) {
+                state.effects.log(
+                    .warning,
+                    "The client was released, which ends its connection and the loops over its events. Keep a reference to it for as long as it is "
+                        + "needed.")
+            }
             state.machine.release(now: now, &state.effects)
+            // The reason of all sequences is the release, not the end of the connection that it causes.
+            state.effects.commands.removeAll { if case .finish = $0 { true } else { false } }
             let all = state.consumers.keys.sorted()
             state.effects.commands.append(.endConsumers(all, .ended))
         }

@@ -21,7 +21,7 @@ extension PrimusConnection {
 
     private func messages(buffer: BufferPolicy, bytes: Int) -> EventSequence<PrimusMessage> {
         let limit = ByteLimit<PrimusMessage>(bytes) { $0.raw.bytes.count }
-        return self.driver.makeSequence(buffer, byteLimit: limit, lifetime: .client) { events, output in
+        return self.driver.makeSequence(buffer, byteLimit: limit, lifetime: .client, reportsRelease: true) { events, output in
             for case .message(let message) in events { output.append(message) }
         } register: { session, consumer, effects in
             session.observeMessages(consumer, &effects)

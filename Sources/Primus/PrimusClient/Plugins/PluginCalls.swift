@@ -240,7 +240,7 @@ struct PluginCalls: Sendable {
         let buffer = self.driver.read { $0.options.messageBuffer }
         return self.driver.makeSequence(
             .pauseReading(buffer.count), byteLimit: ByteLimit<Element>(buffer.bytes, size: size), lifetime: .client,
-            convert: Self.conversion(element)
+            reportsRelease: true, convert: Self.conversion(element)
         ) { session, consumer, effects in
             session.observe(source, consumer, &effects)
         }

@@ -525,7 +525,8 @@ public final class PusherClient: Sendable {
     // MARK: Used by PusherChannel
 
     func eventSequence(_ topic: PusherSession.Topic, _ buffer: BufferPolicy) -> EventSequence<PusherEvent> {
-        self.driver.makeSequence(buffer, lifetime: .connection, convert: PusherUpdate.events) { session, id, effects in
+        self.driver.makeSequence(buffer, lifetime: .connection, reportsRelease: true, convert: PusherUpdate.events) {
+            session, id, effects in
             session.addConsumer(id, to: topic, &effects)
         }
     }
