@@ -92,6 +92,11 @@ import Testing
         let errors = primus.errors
         let error = await #expect(throws: PrimusError.self) { try await primus.write(Double.nan) }
         expectEqual(error?.code, .encodingFailed)
+        expectEqual(
+            error?.message,
+            "The value can't be encoded, and wasn't sent: the number is infinite or not a number, which can't be represented.")
+        let nested = await #expect(throws: PrimusError.self) { try await primus.write(["celsius": [1.5, .nan]]) }
+        expectEqual(nested?.message.contains("the number at .celsius[1] is infinite or not a number"), true, "\(nested as Any)")
         expect(!primus.enqueue(Double.infinity))
         await expectEqual(errors.pending().map(\.code), [.encodingFailed])
         try await primus.write(1)

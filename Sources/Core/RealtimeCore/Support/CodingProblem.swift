@@ -12,9 +12,15 @@ package enum CodingProblem {
         case DecodingError.valueNotFound(let type, let context): "a value of type \(type)\(Self.position(context.codingPath)) is missing"
         case DecodingError.keyNotFound(let key, let context): "the property \(Self.name(context.codingPath + [key])) is missing"
         case DecodingError.dataCorrupted(let context): "a value\(Self.position(context.codingPath)) is invalid"
-        case EncodingError.invalidValue(_, let context): "a value\(Self.position(context.codingPath)) can't be represented"
+        case EncodingError.invalidValue(let value, let context): Self.text(of: value, Self.position(context.codingPath))
         default: nil
         }
+    }
+
+    private static func text(of value: Any, _ position: String) -> String {
+        let isFinite = (value as? Double)?.isFinite ?? (value as? Float)?.isFinite ?? true
+        if isFinite { return "a value of type \(type(of: value))\(position) can't be represented" }
+        return "the number\(position) is infinite or not a number, which can't be represented"
     }
 
     private static func position(_ path: [any CodingKey]) -> String { path.isEmpty ? "" : " at \(self.name(path))" }
