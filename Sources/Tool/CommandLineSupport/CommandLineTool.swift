@@ -34,6 +34,10 @@ package struct CommandLineTool: Sendable {
     /// That is why it is not `async`.
     package func main() -> Never {
         Output.reserveStandardDescriptors()
+        guard Output.canOpenDescriptors else {
+            Console(.text(isColored: false)).printError("Cannot start: Too many open files. Increase the limit of open files (ulimit -n).")
+            exit(ToolExitStatus.failure.rawValue)
+        }
         Output.ignoreBrokenPipes()
         let signals = Signals.catchTermination()
         // Detached because the main thread only waits; the task ends the process.

@@ -15,7 +15,7 @@ import Testing
     let table = Realtime.tool.table
 
     @Test(arguments: [
-        ([], ParsedCommand.help([])), (["--help"], .help([])), (["-h"], .help([])), (["--version"], .version),
+        ([], ParsedCommand.help([])), (["--help"], .help([])), (["-h"], .help([])), (["--version"], .version), (["version"], .version),
         (["pusher", "--help"], .help(["pusher"])), (["pusher", "publish", "-h"], .help(["pusher", "publish"])),
         (["demo", "--help"], .help(["demo"])), (["help"], .help([])), (["help", "pusher"], .help(["pusher"])),
         (["help", "pusher", "publish"], .help(["pusher", "publish"])), (["help", "demo"], .help(["demo"])),

@@ -15,7 +15,7 @@ import Testing
 @Suite(.usesSockets, .requires(.tool(Tool.path)))
 struct ToolProcessTests {
     @Test func `help and version are printed to standard output`() async throws {
-        for arguments in [[], ["--help"], ["--version"], ["pusher", "publish", "--help"], ["help", "pusher", "publish"]] {
+        for arguments in [[], ["--help"], ["--version"], ["version"], ["pusher", "publish", "--help"], ["help", "pusher", "publish"]] {
             let result = try await Tool.run(arguments)
             expectEqual(result.status, 0)
             expect(result.output.contains("realtime") || result.output.contains("Publish"))
@@ -78,6 +78,13 @@ struct ToolProcessTests {
         await expectEqual(server.nextLine(), #"{"type":"published","channel":"prices","event":"price","subscribers":0}"#)
         server.process.signal(SIGTERM)
         await expectEqual(server.end().status, 0)
+    }
+
+    @Test(arguments: 4...10) func `a limit of open files that is too small is a failure with its name`(limit: Int) async throws {
+        let tool = try Tool(shell: "ulimit -n \(limit); exec \"$0\" serve primus")
+        let result = await tool.end()
+        expectEqual(result.status, 1)
+        expectEqual(result.errors, "realtime: Cannot start: Too many open files. Increase the limit of open files (ulimit -n).\n")
     }
 
     @Test func `a port in use is a failure that names the port`() async throws {

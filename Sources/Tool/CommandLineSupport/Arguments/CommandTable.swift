@@ -40,7 +40,7 @@ struct CommandTable: Sendable {
             }
             switch argument {
             case "--help", "-h": return .help(path)
-            case "--version" where path.isEmpty: return .version
+            case "--version" where path.isEmpty, "version" where path.isEmpty && !isHelp: return .version
             default: break
             }
             guard self.exists(path + [argument]) else {

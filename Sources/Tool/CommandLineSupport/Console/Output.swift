@@ -95,6 +95,14 @@ final class Output: Sendable {
     /// Makes writing to a closed pipe fail with EPIPE instead of ending the process.
     static func ignoreBrokenPipes() { signal(SIGPIPE, SIG_IGN) }
 
+    /// Whether there are descriptors for a command, whose event loop and first connection need four, and for the pool of threads that runs tasks,
+    /// which ends the process with a signal if it can't open a file.
+    static var canOpenDescriptors: Bool {
+        let descriptors = (0..<8).map { _ in dup(STDERR_FILENO) }
+        for descriptor in descriptors where descriptor >= 0 { close(descriptor) }
+        return !descriptors.contains(-1)
+    }
+
     /// Opens `/dev/null` for each standard descriptor that is closed (`realtime … >&-`), in the direction that makes using it fail.
     ///
     /// Otherwise the next socket would get the free number, and lines of output would be sent to a peer.

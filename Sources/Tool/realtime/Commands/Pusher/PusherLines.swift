@@ -137,5 +137,9 @@ extension ToolFailure {
 
 extension PusherError {
     /// The message in the words of the tool, whose users have no configuration.
-    var messageOfTool: String { self.message.replacingText("`PusherConfiguration.path`", with: "the path of the URL") }
+    var messageOfTool: String {
+        self.message
+            .replacingText("`PusherConfiguration.path`", with: "the path of the URL")
+            .replacingText("set the encryption master key.", with: "specify its key with --encryption-key.")
+    }
 }
