@@ -212,7 +212,9 @@ public final class PusherAuthorizationHandler: ListenerHandler {
     private static func preflightResponse(to request: HTTPRequestHead, isAllowed: Bool) -> HTTPResponse {
         guard isAllowed else {
             let origin = request.headers["Origin"].map { "the origin \(Excerpt.of($0, limit: 200))" } ?? "requests without an origin"
-            return Rejection(status: 403, "The authorization endpoint does not allow \(origin).").response
+            return Rejection(
+                status: 403, "The authorization endpoint does not allow \(origin). Add the page's origin to those of the handler."
+            ).response
         }
         var headers: HTTPHeaders = ["Access-Control-Allow-Methods": "POST", "Access-Control-Max-Age": "600"]
         headers["Access-Control-Allow-Headers"] = request.headers["Access-Control-Request-Headers"]
