@@ -38,7 +38,8 @@ import Testing
 
     static let mistakes =
         [
-            Mistake("a server that isn't there", "refused the connection", "Check that the server is running and that the port is correct.") {
+            Mistake("a server that isn't there", "refused the connection", "Check that the server is running and that the port is correct.")
+            {
                 $0.server = nil
             },
             Mistake("a wrong path", "404", "Check the path of the URL") { $0.path = "/other" },
@@ -70,7 +71,8 @@ import Testing
             server = PrimusServer(configuration: configuration, log: .none)
             let identity = TLSIdentity(certificateChain: Self.pem("server"), privateKey: Self.pem("server-key"))
             let listener =
-                mistake.isSecure ? SocketListener(tls: TLSServerConfiguration(identity), limits: .forTests) : SocketListener(limits: .forTests)
+                mistake.isSecure
+                ? SocketListener(tls: TLSServerConfiguration(identity), limits: .forTests) : SocketListener(limits: .forTests)
             port = try await server?.start(on: listener).port ?? 0
         }
         let lines = EventRecorder<String>()

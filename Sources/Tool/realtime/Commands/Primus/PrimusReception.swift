@@ -54,7 +54,12 @@ struct PrimusReception: Sendable {
         try await self.connection.run(printer, reconnects: listens, printsStates: !listens, limit) { client throws(ToolFailure) in
             let events = client.received
             let (progress, isLate) = await (self.count == nil ? TimeLimit(nil) : limit).run {
-                await self.receive(client, events, writing: value, limit, printer)
+                // Immediately, while a large message is printed: a server that floods isn't asked for more.
+                await withTaskCancellationHandler {
+                    await self.receive(client, events, writing: value, limit, printer)
+                } onCancel: {
+                    client.end()
+                }
             }
             if listens, !progress.hasEnded {
                 client.end()

@@ -104,7 +104,14 @@ extension PusherSubscribeCommand {
         }
         if self.signsIn { client.user.signIn() }
         client.connect()
-        let ((ending, progress), isLate) = await limit.run(until: self.limitIsMet(client)) { await self.printUpdates(updates, printer) }
+        let ((ending, progress), isLate) = await limit.run(until: self.limitIsMet(client)) {
+            // Immediately, while a large event is printed: a server that floods isn't read any more.
+            await withTaskCancellationHandler {
+                await self.printUpdates(updates, printer)
+            } onCancel: {
+                client.disconnect()
+            }
+        }
         switch client.state {
         case .failed, .disconnected: break
         case .initialized, .connecting, .connected, .unavailable: client.disconnect()

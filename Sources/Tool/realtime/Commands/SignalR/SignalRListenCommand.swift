@@ -56,7 +56,12 @@ struct SignalRListenCommand: Command {
         try await self.connection.run(printer, retry: .backoff(Backoff()), printsStates: false) { client throws(ToolFailure) in
             let events = client.events(withCallsOf: self.methods, includesOthers: true)
             let (progress, isLate) = await (self.count == nil ? TimeLimit(nil) : limit).run {
-                await self.listen(client, events, limit, printer)
+                // Immediately, while a large call is printed: a server that floods isn't asked for more.
+                await withTaskCancellationHandler {
+                    await self.listen(client, events, limit, printer)
+                } onCancel: {
+                    client.stop()
+                }
             }
             // A client that wasn't started, because the limit had passed before, reports nothing.
             if !progress.hasStopped, client.hasUpdates {
