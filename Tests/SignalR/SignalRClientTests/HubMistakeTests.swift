@@ -1,0 +1,87 @@
+import RealtimeCore
+import RealtimeSockets
+import RealtimeTesting
+import SignalRHubs
+import SignalRServer
+import TestSupport
+import Testing
+
+/// The mistakes because of which a client doesn't connect: what the error of a call that waits says, and what an application that configures no
+/// log sees. Each has to name the failure, and what to do.
+@Suite(.usesSockets, .timeLimit(.minutes(10))) struct HubMistakeTests {
+    struct Mistake: Sendable, CustomTestStringConvertible {
+        let testDescription: String
+        /// Whether a server listens, with or without TLS.
+        var server: Bool? = false
+        var scheme = "http"
+        var path = "/chat"
+        var token: String? = "secret-token"
+        /// The parts of the text: the failure and the advice.
+        let texts: [String]
+
+        init(_ name: String, _ texts: String..., change: (inout Mistake) -> Void) {
+            (self.testDescription, self.texts) = (name, texts)
+            change(&self)
+        }
+    }
+
+    static let mistakes =
+        [
+            Mistake("a server that isn't there", "refused the connection", "Check that the server is running and that the port is correct.")
+            {
+                $0.server = nil
+            },
+            Mistake("a wrong path", "404", "Check the URL") { $0.path = "/other" },
+            Mistake("a refused token", "401", "Check the token that accessToken returns.") { $0.token = "another" },
+            Mistake("https at a port without TLS", "does not seem to use TLS on this port", "use ws:// or http://") { $0.scheme = "https" },
+        ]
+        + Requirement.openSSL.cases([
+            Mistake("http at a port with TLS", "closed the connection", "If the server expects TLS on this port, use") { $0.server = true },
+            Mistake("a certificate that the system does not trust", "The certificate of", "`TLSConfiguration.trustRoots`") {
+                ($0.server, $0.scheme) = (true, "https")
+            },
+        ])
+
+    private static func pem(_ name: String) -> PEM { .file(Vectors.path("certificates/\(name).pem")) }
+
+    @Test(arguments: Self.mistakes) func `a mistake has a text that says what to do`(mistake: Mistake) async throws {
+        var hooks = SignalRServerHooks()
+        hooks.authenticate = { $0.token == "secret-token" ? .accept(userID: "anna") : .reject(status: 401) }
+        let server = SignalRServer(hooks: hooks, log: .none)
+        server.hub("/chat")
+        var port = TestPort.refusing()
+        if let isSecure = mistake.server {
+            let identity = TLSIdentity(certificateChain: Self.pem("server"), privateKey: Self.pem("server-key"))
+            let listener =
+                isSecure ? SocketListener(tls: TLSServerConfiguration(identity), limits: .forTests) : SocketListener(limits: .forTests)
+            port = try await server.start(on: listener).port
+        }
+        let lines = EventRecorder<String>()
+        var configuration = try HubConfiguration(url: "\(mistake.scheme)://127.0.0.1:\(port)\(mistake.path)")
+        configuration.accessToken = { mistake.token }
+        configuration.retriesFirstStart = true
+        configuration.retry = .delays([.milliseconds(1), .seconds(100_000)])
+        configuration.log = LogSink(minimumLevel: LogSink.standard.minimumLevel) { level, _, text in lines.record("\(level): \(text)") }
+        let client = HubClient(configuration)
+        let updates = client.updates()
+        let run = Task { try await client.run() }
+        var failures = 0
+        _ = await updates.first { update in
+            if case .error = update { failures += 1 }
+            return failures == 2
+        }
+        let error = await #expect(throws: HubError.self) { try await client.connected(within: .milliseconds(1)) }
+        let message = error.map { "\($0)" } ?? ""
+        expectEqual(error?.code, .timedOut)
+        for text in mistake.texts { expect(message.contains(text), "\(text): \(message)") }
+        expect(!message.contains("longer"), "\(message)")
+        try await eventually { !lines.all.isEmpty }
+        // Once, although two attempts have failed.
+        expectEqual(lines.all.count, 1, "\(lines.all)")
+        expect(lines.all[0].hasPrefix("warning: ") && lines.all[0].hasSuffix(" The client keeps trying."), "\(lines.all)")
+        for text in mistake.texts { expect(lines.all[0].contains(text), "\(text): \(lines.all)") }
+        client.stop()
+        try await run.value
+        await server.stop()
+    }
+}
