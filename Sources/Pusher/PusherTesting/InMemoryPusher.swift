@@ -97,6 +97,20 @@ public struct InMemoryPusher: Sendable {
         return PusherClient(configuration)
     }
 
+    /// Creates a publisher for the app, for code that publishes over the HTTP API, queries channels, signs for clients or verifies webhooks.
+    ///
+    /// Its requests use the in-memory network. So do those of code that creates a publisher itself, with the transport
+    /// `network.transports().http` and the address of the server. To publish without a request, use ``server``.
+    ///
+    /// - Returns: The publisher, with the key for encrypted channels.
+    public func publisher() -> PusherPublisher {
+        let app = self.server.app
+        return PusherPublisher(
+            appID: app.id, key: app.key, secret: app.secret,
+            endpoint: Endpoint(scheme: "http", host: self.address.host, port: self.address.port),
+            encryptionMasterKey: app.encryptionMasterKey, http: self.network.transports().http)
+    }
+
     /// Starts an authorization endpoint on the network, like the endpoint of an application server.
     ///
     /// ```swift

@@ -155,6 +155,17 @@ import Testing
         // end
     }
 
+    @Test func `a publisher of the test publishes over the network in memory`() async throws {
+        let client = pusher.client()
+        client.connect()
+        let events = try client.subscribe("prices").events("price")
+        // snippet:testing-publisher
+        let publisher = pusher.publisher()
+        try await publisher.publish("price", to: "prices", data: ["value": 12])
+        // end
+        #expect(await events.pending().map(\.data) == [#"{"value":12}"#])
+    }
+
     // snippet:testing-recovery
     @Test func `prices that were missed arrive after the reconnect`() async throws {
         let pusher = try await InMemoryPusher { $0.recoveryLimit = 100 }

@@ -187,7 +187,7 @@ private final class SilentServer: ListenerHandler {
             ("1.2", "private-encrypted-a", .invalidConfiguration), ("1.2", "presence-a", .invalidUser),
         ] as [(String, String, PusherError.Code)])
     func `what a client must not have signed is rejected`(socketID: String, channel: String, code: PusherError.Code) async throws {
-        let publisher = try await InMemoryPusher().publisher()
+        let publisher = try await InMemoryPusher { $0.encryptionMasterKey = nil }.publisher()
         let error = try #require(throws: PusherError.self) { try publisher.authorize(socketID: socketID, channel: channel) }
         expectEqual(error.code, code)
         let user = PusherMember(id: "")

@@ -17,10 +17,9 @@ extension InMemoryPusher {
 }
 
 extension InMemoryPusher {
-    /// Creates a publisher for the server, or for the server at another address.
-    package func publisher(at address: ListenerAddress? = nil) -> PusherPublisher {
-        let address = address ?? self.address
-        return PusherPublisher(
+    /// Creates a publisher for the server at another address.
+    package func publisher(at address: ListenerAddress) -> PusherPublisher {
+        PusherPublisher(
             appID: "1", key: "key", secret: "secret", endpoint: Endpoint(scheme: "http", host: address.host, port: address.port),
             http: self.network.transports().http)
     }
