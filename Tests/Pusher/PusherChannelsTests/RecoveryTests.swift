@@ -147,7 +147,7 @@ import Testing
             let lines = harness.receive(self.error(4301, "Connection recovery is not enabled"))
             expectEqual(lines, ["\(channel) gap 0.0 seconds, \(PusherRecoveryFailure.notSupported)", "error server"])
         }
-        expectEqual(harness.receive(self.error(4301, "Connection recovery is not enabled")), ["error clientEventRejected"])
+        expectEqual(harness.receive(self.error(4301, "Connection recovery is not enabled")), ["error server"])
     }
 
     @Test func `an error about something else leaves the request for missed events alone`() {

@@ -77,7 +77,7 @@ import Testing
     @Test(arguments: [
         (#"{"code":4009,"message":"Connection not authorized."}"#, "sign-in failed authorizationFailed"),
         (#"{"code":null,"message":"Invalid user data"}"#, "sign-in failed authorizationFailed"),
-        (#"{"code":4301,"message":"another error"}"#, "error clientEventRejected"),
+        (#"{"code":4301,"message":"another error"}"#, "error rateLimited"),
         (#"{"code":null,"message":"Existing subscription to channel private-b"}"#, "error server"),
     ])
     func `an error of the server while the user signs in`(data: String, line: String) {

@@ -126,11 +126,13 @@ struct ChannelSubscription: Sendable {
     }
 
     /// Returns how to unsubscribe. The subscription is discarded afterwards.
-    func unsubscribe() -> End {
+    ///
+    /// - Parameter isSent: Whether the server has received the subscription, and not rejected it.
+    func unsubscribe(isSent: Bool = true) -> End {
         let action = self.machine.unsubscribe()
         var cancelled: WorkID?
         if case .cancel(let work) = action { cancelled = work }
-        return End(cancelled: cancelled, wasReceiving: self.isReceiving, needsUnsubscribe: action == .send || self.isReplacing)
+        return End(cancelled: cancelled, wasReceiving: self.isReceiving, needsUnsubscribe: (action == .send && isSent) || self.isReplacing)
     }
 
     /// Whether a subscription that times out must be withdrawn, because a late confirmation would leave the client subscribed on the server

@@ -14,9 +14,8 @@ struct ChannelSubscriptions: Sendable {
     private var authorizations = AuthorizationQueue()
     /// The authorizations that were passed with a subscription, until its first attempt.
     private var givenAuthorizations: [ChannelID: PusherChannelAuthorization] = [:]
-    /// The order in which the subscriptions with signatures were sent that await their results.
-    private var signedOrder: [ChannelID: UInt64] = [:]
-    private var signedCount: UInt64 = 0
+    /// The subscriptions that were sent and await their results, or wait to be sent.
+    private var queue = SubscriptionQueue()
     /// Draws the delays between attempts.
     private var generator: SplitMix64
 
@@ -26,7 +25,7 @@ struct ChannelSubscriptions: Sendable {
 
     // MARK: Lookup
 
-    var nextDeadline: Instant? { self.deadlines.earliest }
+    var nextDeadline: Instant? { .earliest(self.deadlines.earliest, self.queue.nextDeadline) }
     var waiterCount: Int { self.table.waiterCount }
     /// The channels, oldest slot first.
     var ids: [ChannelID] { self.table.ids }
@@ -84,8 +83,8 @@ struct ChannelSubscriptions: Sendable {
         if filtered.count == 1, error.text.containsText("filter") { return filtered.first.map { Rejection(channel: $0.channel) } }
         if let named = signed.first(where: { ChannelName.isNamed($0.name, in: error.text) }) { return Rejection(channel: named.channel) }
         guard channel == nil, !isSigningIn, error.code == nil || error.code == 4009 else { return nil }
-        let oldest = signed.min { self.signedOrder[$0.id] ?? .max < self.signedOrder[$1.id] ?? .max }
-        return oldest.map { Rejection(channel: $0.channel, isPresumed: true) }
+        let sent = signed.compactMap { record in self.queue.number(of: record.id).map { (record, number: $0) } }
+        return sent.min { $0.number < $1.number }.map { Rejection(channel: $0.0.channel, isPresumed: true) }
     }
 
     /// Whether a text contains the name of a channel.
@@ -129,13 +128,13 @@ struct ChannelSubscriptions: Sendable {
     ) -> (id: ChannelID, consumers: [EventRoute])? {
         let waiters = self.table.id(named: name).map { self.table.takeWaiters(of: $0) } ?? []
         guard let record = self.table.remove(name) else { return nil }
-        let end = record.subscription.unsubscribe()
+        let end = record.subscription.unsubscribe(isSent: !self.queue.isWaiting(record.id))
         if end.needsUnsubscribe { context.send(PusherFrames.unsubscribe(name), &effects) }
         self.authorizations.remove(record.id)
         self.cancel(end.cancelled, &work, &effects)
         self.deadlines.set(record.id, nil)
         _ = self.givenAuthorizations.take(record.id)
-        _ = self.signedOrder.take(record.id)
+        self.queue.remove(record.id)
         context.publish(.subscription(channel: name, .unsubscribed), to: record.consumers.states, &effects)
         if !record.members.isEmpty {
             effects.deliver(.members(channel: name, .subscribed(PusherMembers())), on: record.consumers.memberLists)
@@ -177,10 +176,11 @@ struct ChannelSubscriptions: Sendable {
             return .authorized(authorized, authorization)
         }
         guard record.kind.needsAuthorization else {
-            if self.table[id]?.subscription.begin(authorizing: nil) == .subscribe {
-                context.send(PusherFrames.subscribe(record.name, filter: record.subscription.filter), &effects)
-            }
+            let action = self.table[id]?.subscription.begin(authorizing: nil)
             self.begun(record, context, &effects)
+            if action == .subscribe {
+                self.send(id, PusherFrames.subscribe(record.name, filter: record.subscription.filter), context, &effects)
+            }
             return .begun
         }
         guard let authorizer = context.configuration.authorizer else {
@@ -303,12 +303,45 @@ struct ChannelSubscriptions: Sendable {
     ) {
         if let userID { self.table[id]?.userID = userID }
         guard self.table[id]?.subscription.authorized(work) == true, let record = self.table[id] else { return }
-        self.signedCount += 1
-        self.signedOrder[id] = self.signedCount
         let (auth, channelData) = (authorization.auth, authorization.channelData)
         let filter = record.subscription.filter
-        context.send(PusherFrames.subscribe(record.name, auth: auth, channelData: channelData, filter: filter), &effects)
+        self.send(id, PusherFrames.subscribe(record.name, auth: auth, channelData: channelData, filter: filter), context, &effects)
     }
+
+    // MARK: Sending
+
+    /// Sends a subscription, now or when the server's limit of messages allows it. The time limit doesn't include that wait.
+    private mutating func send(
+        _ id: ChannelID, _ message: WebSocketMessage, _ context: SessionContext, _ effects: inout SessionEffects
+    ) {
+        if self.queue.add(id, message, now: context.now) {
+            context.send(message, &effects)
+        } else {
+            self.deadlines.set(id, nil)
+        }
+    }
+
+    /// Sends the subscriptions that waited for the server's limit of messages, as far as it allows it now.
+    mutating func sendDue(_ context: SessionContext, _ effects: inout SessionEffects) {
+        while let due = self.queue.takeDue(now: context.now) {
+            self.deadlines.set(due.channel, context.deadline)
+            context.send(due.message, &effects)
+        }
+    }
+
+    /// The server has rejected a message because of its limit. If it was a subscription, it is sent again later.
+    ///
+    /// - Parameter channel: The channel that the server has named, if any.
+    /// - Returns: Whether it was the first one since the client last slowed down; `nil` if no subscription awaits its result.
+    mutating func rateLimited(channel: String?, now: Instant) -> Bool? {
+        let named = channel.flatMap { self.table.id(named: $0) }
+        guard let rejected = self.queue.rejected(named, now: now) else { return nil }
+        self.deadlines.set(rejected.channel, nil)
+        return rejected.pauseBegins
+    }
+
+    /// The limit of another server isn't known.
+    mutating func forgetRateLimit() { self.queue.forgetLimit() }
 
     private mutating func cancel(_ authorization: WorkID?, _ work: inout SessionWork, _ effects: inout SessionEffects) {
         guard let authorization, let request = self.authorizations.cancel(authorization, &work) else { return }
@@ -347,7 +380,7 @@ struct ChannelSubscriptions: Sendable {
         case .outdated: break
         }
         self.deadlines.set(id, nil)
-        _ = self.signedOrder.take(id)
+        if let other = self.queue.confirmed(id, now: context.now) { self.deadlines.set(other, nil) }
         self.table[id]?.failures = 0
         effects.log(.debug, "subscribed to \(record.name)")
         return confirmation
@@ -365,7 +398,7 @@ struct ChannelSubscriptions: Sendable {
         guard let before = self.table[id],
             let end = self.table[id]?.subscription.failed(error.forStorage, isPresumed: isPresumed)
         else { return nil }
-        _ = self.signedOrder.take(id)
+        self.queue.remove(id)
         self.cancel(end.cancelled, &work, &effects)
         if end.needsUnsubscribe { context.send(PusherFrames.unsubscribe(before.name), &effects) }
         self.deadlines.set(id, error.isTransient ? context.now + self.retryDelay(id, context.configuration.backoff) : nil)
@@ -414,7 +447,14 @@ struct ChannelSubscriptions: Sendable {
     // MARK: The connection
 
     /// The connection has ended, so that no authorization is needed. Call ``connectionLost(_:isFinal:_:_:_:)`` for each channel next.
-    mutating func ended() { self.authorizations.removeAllWaiting() }
+    ///
+    /// - Parameter isByPeer: Whether the server has ended it, and named no other reason than a limit of messages.
+    mutating func ended(isByPeer: Bool, now: Instant, _ effects: inout SessionEffects) {
+        self.authorizations.removeAllWaiting()
+        guard self.queue.connectionEnded(isByPeer: isByPeer, now: now) else { return }
+        let reason = "The server ended the connection before it had confirmed all subscriptions, probably because of a rate limit."
+        effects.log(.warning, "\(reason) The client sends them more slowly on the next one.")
+    }
 
     /// Handles the loss of the connection for one channel.
     ///
@@ -427,7 +467,6 @@ struct ChannelSubscriptions: Sendable {
             return nil
         }
         self.deadlines.set(id, nil)
-        _ = self.signedOrder.take(id)
         self.publishState(id, since: before, context, &effects)
         self.cancel(end.cancelled, &work, &effects)
         if isFinal { self.setMembers(id, PusherMembers(), &effects) }

@@ -192,6 +192,7 @@ extension PusherSession {
     /// Handles the deadlines of subscriptions.
     mutating func subscriptionTimeouts(now: Instant, _ effects: inout Effects<Self>) {
         guard let deadline = self.channels.nextDeadline, deadline <= now else { return }
+        self.channels.sendDue(self.context(now), &effects)
         while let (id, timeout) = self.channels.timeout(self.context(now), &effects) {
             switch timeout {
             case .retry: self.beginSubscription(id, now: now, &effects)

@@ -333,6 +333,7 @@ extension PusherSession {
         // Some servers name the channel of a rejected client event, which may have been subscribed again in the meantime.
         let isAboutClientEvent = server.code == Int(PusherCloseCode.clientEventRejected.rawValue)
         let isSigningIn = self.user.state == .signingIn
+        if self.isRateLimit(server, channel: channel), self.rateLimited(server, channel: channel, now: now, &effects) { return }
         if !isDuplicate, !isAboutClientEvent,
             let rejected = self.channels.subscription(rejectedBy: server, channel: channel, isSigningIn: isSigningIn)
         {
@@ -354,5 +355,35 @@ extension PusherSession {
         }
         let message = "The server reported an error: \(server.message)"
         self.consumers.report(PusherError(.server, message, channel: channel, serverCode: server.code), &effects)
+    }
+    /// Whether an error is about the rate of messages, and not about a client event.
+    ///
+    /// - Source: Reverb (`RateLimitExceeded.php`) has the code of a rejected client event, and says "Rate limit exceeded".
+    private func isRateLimit(_ server: ServerError, channel: String?) -> Bool {
+        if let code = server.code, (4000...4299).contains(code) { return false }
+        let text = server.text.lowercased()
+        if text.containsText("client event") || text.containsText("client messag") || self.rejectsRecovery(server, channel: channel) {
+            return false
+        }
+        if ["rate limit", "too many messages", "too many requests"].contains(where: { text.containsText($0) }) { return true }
+        return server.code == Int(PusherCloseCode.clientEventRejected.rawValue) && !self.clientEvents.wereSent
+    }
+
+    /// Slows down after the server has rejected a subscription, or the user, because of the rate of messages.
+    ///
+    /// - Returns: `false` if neither awaits an answer.
+    private mutating func rateLimited(
+        _ server: ServerError, channel: String?, now: Instant, _ effects: inout Effects<Self>
+    ) -> Bool {
+        if let isFirst = self.channels.rateLimited(channel: channel, now: now) {
+            guard isFirst else { return true }
+            let message = "The server's rate limit rejected subscriptions, which the client sends again more slowly: \(server.message)"
+            self.consumers.report(PusherError(.rateLimited, message, serverCode: server.code), &effects)
+            return true
+        }
+        guard self.user.state == .signingIn, channel == nil else { return false }
+        let message = "The server's rate limit rejected the user: \(server.message)"
+        self.signInFailed(PusherError(.rateLimited, message, serverCode: server.code), now: now, &effects)
+        return true
     }
 }

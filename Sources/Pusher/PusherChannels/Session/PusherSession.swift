@@ -238,6 +238,7 @@ struct PusherSession: ReconnectingSession {
             // The requirement of one server isn't that of another, and the keys of one app aren't those of another.
             self.useTLS = new.useTLS
             self.forgetKeys(now: now, &effects)
+            self.channels.forgetRateLimit()
         }
         effects.commands.append(.release(self.settings))
         self.settings = settings
@@ -473,7 +474,8 @@ struct PusherSession: ReconnectingSession {
         let loss = PusherError.lost(reason, at: endpoint, wasConnected: self.socketID != nil, wasAccepted: self.isAccepted)
         self.log(loss, reason, then: next, &effects)
         self.applySettings(now: now, &effects)
-        self.connectionEnded(since: interruptedAt, isFinal: next == .never, now: now, &effects)
+        self.connectionEnded(
+            since: interruptedAt, isFinal: next == .never, mayBeRateLimit: Self.mayBeRateLimit(ending.effective), now: now, &effects)
         switch next {
         case .later(let until):
             if self.state != .unavailable { self.enterConnecting(now: now, &effects) }
@@ -509,11 +511,22 @@ struct PusherSession: ReconnectingSession {
         }
     }
 
+    /// Whether a server may have ended a connection because it received too many messages: Reverb gives no reason.
+    private static func mayBeRateLimit(_ reason: CloseReason) -> Bool {
+        switch reason {
+        case .peer(let code, _): !(4000...4299).contains(code.rawValue) && code != .goingAway && code.rawValue != 1012
+        case .transport(let error): error.code == .closed || error.code == .reset
+        case .requested, .openTimeout, .heartbeatTimeout: false
+        }
+    }
+
     /// Ends everything that depended on the connection.
-    private mutating func connectionEnded(since: Instant, isFinal: Bool, now: Instant, _ effects: inout Effects<Self>) {
+    private mutating func connectionEnded(
+        since: Instant, isFinal: Bool, mayBeRateLimit: Bool = false, now: Instant, _ effects: inout Effects<Self>
+    ) {
         self.pingedAt = nil
         self.lastServerError = nil
-        self.channels.ended()
+        self.channels.ended(isByPeer: mayBeRateLimit, now: now, &effects)
         self.clientEvents.ended()
         self.user.ended(self.context(now), &self.work, &effects)
         self.deltas.userEnded()

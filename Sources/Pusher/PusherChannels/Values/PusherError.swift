@@ -33,7 +33,8 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
         public static let notSubscribed = Code(.notSubscribed)
         /// Too many client events are waiting, for the subscription or because of the limit of the configuration.
         public static let queueFull = Code(.queueFull)
-        /// The client event would exceed the ``PusherConfiguration/clientEventLimit``, and wasn't sent.
+        /// The client event would exceed the ``PusherConfiguration/clientEventLimit``, and wasn't sent. As an error of a client: the server
+        /// rejected subscriptions, or the user, because it limits the rate of messages. The client sends them again.
         public static let rateLimited = Code(.rateLimited)
         /// The server rejected a client event. ``PusherError/channel`` is the event's channel if the server named it, or if the client has
         /// sent client events on one channel only since it connected.
@@ -319,7 +320,7 @@ extension PusherError {
     /// nor is one whose authorization is invalid.
     package var isTransient: Bool {
         switch self.code {
-        case .timedOut: true
+        case .timedOut, .rateLimited: true
         case .authorizationFailed:
             if let status {
                 status >= 500 || status == 408 || status == 429
