@@ -60,7 +60,8 @@ open class Pusher: NSObject, @unchecked Sendable {
     public init(key: String, options: PusherClientOptions = PusherClientOptions(), nativePusher: NativePusher? = nil) {
         let url = PusherConnection.url(key: key, options: options)
         let transports = options.transports ?? .standard
-        let socket = NWWebSocket(url: URL(string: url), transport: transports.webSocket, connectionQueue: options.callbackQueue)
+        let socket = NWWebSocket(
+            url: URL(string: url), headers: options.httpHeaders, transport: transports.webSocket, connectionQueue: options.callbackQueue)
         let native = nativePusher ?? NativePusher(options: options)
         native.setPusherAppKey(pusherAppKey: key)
         self.nativePusher = native

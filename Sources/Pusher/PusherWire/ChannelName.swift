@@ -69,12 +69,17 @@ package enum ChannelName {
     }
 
     /// Returns a message that says why the name is invalid, or `nil` if the name is valid.
-    package static func validationError(_ name: String, limit: Int = Self.maximumLength) -> String? {
+    ///
+    /// - Parameter checksCharacters: Whether characters that the Pusher service doesn't allow are an error.
+    package static func validationError(
+        _ name: String, limit: Int = Self.maximumLength, checksCharacters: Bool = true
+    ) -> String? {
         if name.isEmpty { return "A channel name must not be empty." }
         let length = name.utf8.count
         if length > limit {
             return "The channel name has \(length) characters; use at most \(limit)."
         }
+        guard checksCharacters else { return nil }
         for byte in name.utf8 where !self.isAllowed(byte) {
             let quoted = String(reflecting: name)
             return "The channel name \(quoted) contains an invalid character; use letters, digits and _ - = @ , . ;"
@@ -116,8 +121,14 @@ package enum UserID {
     private static let channelPrefix = "#server-to-user-"
 
     /// Returns a message that says why the ID is invalid, or `nil` if it is valid.
-    package static func validationError(_ id: String, limit: Int = Self.maximumLength) -> String? {
+    ///
+    /// - Parameter checksCharacters: Whether characters that the Pusher service doesn't allow are an error.
+    package static func validationError(_ id: String, limit: Int = Self.maximumLength, checksCharacters: Bool = true) -> String? {
         if id.isEmpty { return "A user ID must not be empty." }
+        guard checksCharacters else {
+            let length = id.unicodeScalars.count
+            return length > limit ? "The user ID has \(length) characters; use at most \(limit)." : nil
+        }
         // Only ASCII characters are allowed, so that bytes and characters are the same.
         guard id.utf8.allSatisfy(ChannelName.isAllowed) else {
             let quoted = String(reflecting: Excerpt.of(id, limit: limit))
@@ -140,8 +151,12 @@ extension ChannelName {
     /// Returns a message that says why the name is invalid, or `nil` if the name is valid.
     ///
     /// - Parameter allowsUsers: Whether the name may be the name of a user's channel, on which servers publish.
-    package static func validationError(_ name: String, limit: Int = Self.maximumLength, allowsUsers: Bool) -> String? {
-        guard allowsUsers, let userID = UserID.user(ofChannel: name) else { return self.validationError(name, limit: limit) }
+    package static func validationError(
+        _ name: String, limit: Int = Self.maximumLength, checksCharacters: Bool = true, allowsUsers: Bool
+    ) -> String? {
+        guard allowsUsers, checksCharacters, let userID = UserID.user(ofChannel: name) else {
+            return self.validationError(name, limit: limit, checksCharacters: checksCharacters)
+        }
         guard name.utf8.count <= limit else { return "The channel name has \(name.utf8.count) characters; use at most \(limit)." }
         return UserID.validationError(userID, limit: limit).map { _ in
             "The channel name \(String(reflecting: name)) contains no valid user ID; use letters, digits and _ - = @ , . ;"

@@ -10,6 +10,9 @@ func selfHostedSnippets(_ session: UserSession) throws {
     // snippet:self-hosted-proxy
     configuration.activityTimeout = .seconds(30)
     // end
+    // snippet:self-hosted-origin
+    configuration.headers["Origin"] = "https://example.org"
+    // end
     // snippet:self-hosted-laravel
     configuration.authorizer = try .endpoint("https://example.org/broadcasting/auth") {
         ["Authorization": "Bearer \(try await session.token())", "Accept": "application/json"]

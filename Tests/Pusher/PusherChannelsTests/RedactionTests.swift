@@ -105,7 +105,7 @@ import Testing
             "ProxyConfiguration.Credentials": [Self.proxyCredentials],
             "PusherApp": [app],
             "PusherAuthorizationAttempt": [
-                try PusherAuthorizationAttempt(Self.authorizationForm(), channel: "private-a", channelNameLimit: 200)
+                try PusherAuthorizationAttempt(Self.authorizationForm(), channel: "private-a", PusherApp.random())
             ],
             "PusherAuthorizationEndpoint": [Self.authorizationEndpoint],
             "PusherAuthorizationHandler": [PusherAuthorizationHandler(app: app)],

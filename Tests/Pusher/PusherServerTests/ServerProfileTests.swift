@@ -25,7 +25,9 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
     var unknownKey = #"{"code":4001,"message":"Application does not exist"}"#
     var rejected: @Sendable (_ socketID: String) -> String
     var closesWithoutCode = false
-    var connectionLimitCode = 4004
+    /// The code with which a connection over the limit is closed; `nil` if it stays open.
+    var connectionLimitCode: Int? = 4004
+    var activityTimeout = Duration.seconds(120)
 
     var testDescription: String { self.name }
 
@@ -40,12 +42,12 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
             name: "soketi", profile: .soketi, subscribed: "", cacheMiss: "", ping: nil, clientEvent: #","data":{"on": true},"user_id":"1""#,
             rejected: { _ in
                 #"{"event":"pusher:subscription_error","channel":"private-a","data":{"type":"AuthError","error":"\#(message)","status":401}}"#
-            }, connectionLimitCode: 4100),
+            }, connectionLimitCode: 4100, activityTimeout: .seconds(30)),
         ProfileFrames(
             name: "Reverb", profile: .reverb, cacheMiss: "", ping: "", pong: "", clientEvent: #","data":{"on": true},"user_id":"1""#,
             unknownKey: #""{\"code\":4001,\"message\":\"Application does not exist\"}""#,
             rejected: { _ in #"{"event":"pusher:error","data":"{\"code\":4009,\"message\":\"\#(shortMessage)\"}"}"# },
-            closesWithoutCode: true),
+            closesWithoutCode: true, connectionLimitCode: nil, activityTimeout: .seconds(30)),
         ProfileFrames(
             name: "slanger", profile: .slanger, cacheMiss: nil, ping: nil, pong: #","data":"{}""#, isMemberJSON: true,
             unknownKey: #""{\"code\":4001,\"message\":\"Application does not exist\"}""#,
@@ -80,7 +82,8 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
         expectEqual(
             server.received(1, PusherFrames.subscribe("private-a", auth: "key:x")), [.send(1, expected.rejected(server.socketID(1)))])
         expectEqual(server.subscribe(1, "private-a").count, 1)
-        expectEqual(server.advance(by: .seconds(120)), (expected.ping.map { [.send(1, #"{"event":"pusher:ping"\#($0)}"#)] } ?? []))
+        expectEqual(
+            server.advance(by: expected.activityTimeout), (expected.ping.map { [.send(1, #"{"event":"pusher:ping"\#($0)}"#)] } ?? []))
         let close = expected.closesWithoutCode ? "close 1005" : "close 4201"
         expectEqual(server.advance(by: .seconds(30)).map(\.summary), (expected.ping == nil ? [] : ["error 4201", close]))
     }
@@ -115,7 +118,8 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
         expectEqual(unknown.closeCode, (expected.closesWithoutCode ? 1005 : 4001))
         let first = RawClient(pusher)
         let second = RawClient(pusher)
-        expectEqual(second.closeCode, (expected.closesWithoutCode ? 1005 : expected.connectionLimitCode))
+        expectEqual(second.takeErrors().count, 1)
+        expectEqual(second.closeCode, expected.connectionLimitCode.map { expected.closesWithoutCode ? 1005 : $0 })
         // The code that the server's user chooses is sent in any case.
         pusher.server.close(try #require(pusher.server.socketIDs.first), CloseCode(rawValue: 4003))
         expectEqual(first.closeCode, 4003)
@@ -151,6 +155,109 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
         unknown.connect()
         guard case .disconnected(let rejection?) = unknown.state else { return expect(false, "\(unknown.state)") }
         expect(rejection.code == .rejected && rejection.serverCode == 4001)
+    }
+
+    // MARK: Limits
+
+    @Test(arguments: ProfileFrames.all)
+    func `the greeting announces the activity timeout of the profile, unless the app has one`(expected: ProfileFrames) {
+        for (own, timeout) in [(nil, expected.activityTimeout), (Duration.seconds(7), .seconds(7))] as [(Duration?, Duration)] {
+            var server = ServerUnderTest {
+                $0.profile = expected.profile
+                if let own { $0.activityTimeout = own }
+            }
+            let commands = server.connect(1)
+            guard case .send(1, let text)? = commands.first, let data = try? JSONValue(parsing: text)["data"]?.string else {
+                return expect(false, "\(commands)")
+            }
+            expectEqual((try? JSONValue(parsing: data))?["activity_timeout"]?.int, Int(timeout.components.seconds))
+        }
+    }
+
+    @Test(arguments: [
+        (PusherServerProfile.pusher, 10 << 10, 10, 100, true), (.soketi, 100 << 10, .max, 100, false),
+        (.reverb, 10_000, .max, .max, false),
+    ])
+    func `an app has the limits of its profile, except for those that it sets`(
+        profile: PusherServerProfile, data: Int, clientEvents: Int, members: Int, validatesNames: Bool
+    ) {
+        var app = PusherApp(id: "1", key: "key", secret: "secret")
+        app.memberLimit = 5
+        app.profile = profile
+        expectEqual([app.eventDataLimit, app.clientEventsPerSecond, app.memberLimit], [data, clientEvents, 5])
+        expectEqual(app.validatesChannelNames, validatesNames)
+        expectEqual(app.validationError(channel: "private-chat:1") == nil, !validatesNames)
+        app = PusherApp(id: "1", key: "key", secret: "secret")
+        app.profile = profile
+        expectEqual(app.memberLimit, members)
+    }
+
+    @Test func `an app may allow any names of channels, for subscriptions, the HTTP API and the authorization`() async throws {
+        let pusher = try await InMemoryPusher { $0.validatesChannelNames = false }
+        let client = pusher.client { $0.validatesChannelNames = false }
+        client.connect()
+        let channel = try client.subscribe("private-chat:1")
+        expectEqual(channel.state, .subscribed)
+        let events = channel.events("a")
+        var publisher = pusher.publisher()
+        publisher.validatesChannelNames = false
+        try await publisher.publish("a", to: channel.name, data: "1")
+        await expectEqual(events.pending().map(\.data), ["1"])
+        let endpoint = try await pusher.startAuthorizationEndpoint()
+        let other = pusher.client {
+            $0.validatesChannelNames = false
+            $0.authorizer = .endpoint(endpoint)
+        }
+        other.connect()
+        try await other.subscribe(channel.name).subscribed()
+    }
+
+    @Test func `a rejected connection that is kept receives nothing more, and ends with the server`() async throws {
+        let pusher = try await InMemoryPusher {
+            $0.profile = .reverb
+            $0.connectionLimit = 0
+        }
+        let client = RawClient(pusher)
+        expectEqual(client.takeErrors(), [nil])
+        client.send(PusherFrames.subscribe("a"))
+        client.send(PusherFrames.ping)
+        expect(client.take() == [] && client.closeCode == nil && pusher.server.socketIDs.isEmpty)
+        pusher.clock.advance(by: .seconds(3600))
+        expectNil(client.closeCode)
+        await pusher.server.stop()
+        expectEqual(client.closeCode, 1001)
+    }
+
+    // MARK: Origins
+
+    @Test(
+        arguments: [
+            (["*"], nil, true), (["*"], "https://a.example.com", true), (["a.example.com"], "https://a.example.com:8443", true),
+            (["a.example.com"], "https://b.example.com", false), (["a.example.com"], nil, false), (["a.example.com"], "null", false),
+            (["b.com", "*.example.com"], "http://a.b.example.com", true), (["*.example.com"], "https://example.com", false),
+            (["*.example.com"], "https://example.com.evil.org", false), (["a*e*m"], "https://a.example.com", true),
+            ([], "https://a", false),
+        ] as [([String], String?, Bool)])
+    func `an app allows origins by their hosts`(allowed: [String], origin: String?, isAllowed: Bool) {
+        var app = PusherApp(id: "1", key: "key", secret: "secret")
+        app.allowedOrigins = allowed
+        expectEqual(app.allows(origin: origin), isAllowed)
+    }
+
+    @Test(arguments: [PusherServerProfile.pusher, .reverb])
+    func `a client needs an allowed origin, and meets 4009 immediately without one`(profile: PusherServerProfile) async throws {
+        let pusher = try await InMemoryPusher {
+            $0.profile = profile
+            $0.allowedOrigins = ["example.com"]
+        }
+        let client = pusher.client()
+        client.connect()
+        guard case .disconnected(let error?) = client.state else { return expect(false, "\(client.state)") }
+        expectEqual(error.serverCode, 4009)
+        expect(error.message.contains("`PusherConfiguration.headers`"), "\(error)")
+        let allowed = pusher.client { $0.headers = ["Origin": "https://example.com"] }
+        allowed.connect()
+        guard case .connected = allowed.state else { return expect(false, "\(allowed.state)") }
     }
 
     // MARK: Switches

@@ -287,6 +287,8 @@ extension PusherError {
                 case 4004: " The app has reached its connection limit. Close connections or increase the limit."
                 case 4005: " Unknown path. Check `PusherConfiguration.path`."
                 case 4006...4008: " The server does not support this version of the protocol."
+                case 4009 where text.lowercased().containsText("origin"):
+                    " Set the header field Origin in `PusherConfiguration.headers` to an origin that the server allows."
                 case 4009: " The connection is not authorized."
                 default: ""
                 }

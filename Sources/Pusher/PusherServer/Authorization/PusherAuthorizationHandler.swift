@@ -114,7 +114,7 @@ public final class PusherAuthorizationHandler: ListenerHandler {
 
     /// Checks the channel of a form.
     private func attempt(_ form: PusherAuthorizationForm, _ channel: String) throws(Rejection) -> PusherAuthorizationAttempt {
-        let attempt = try PusherAuthorizationAttempt(form, channel: channel, channelNameLimit: self.app.channelNameLimit)
+        let attempt = try PusherAuthorizationAttempt(form, channel: channel, self.app)
         guard self.app.masterKey != nil || !ChannelName.kind(of: channel).isEncrypted else {
             let message = "\(channel) is an encrypted channel; set the encryptionMasterKey of the app to 32 bytes in Base64."
             throw Rejection(status: 501, message)
@@ -183,7 +183,7 @@ public final class PusherAuthorizationHandler: ListenerHandler {
     private static func response(
         to attempt: PusherUserAuthenticationAttempt, user: PresenceUser, watchlist: [String], app: PusherApp
     ) -> HTTPResponse {
-        if let message = UserID.validationError(user.id, limit: app.userIDLimit) { return Rejection(status: 400, message).response }
+        if let message = app.validationError(userID: user.id) { return Rejection(status: 400, message).response }
         if let violation = app.violation(by: user) {
             return Rejection(status: 400, "\(violation.message). Use a shorter value.").response
         }
@@ -269,8 +269,8 @@ public struct PusherAuthorizationAttempt: Sendable {
         self.request = request
     }
 
-    init(_ form: PusherAuthorizationForm, channel: String, channelNameLimit: Int) throws(PusherAuthorizationHandler.Rejection) {
-        if let message = ChannelName.validationError(channel, limit: channelNameLimit) { throw .init(status: 400, message) }
+    init(_ form: PusherAuthorizationForm, channel: String, _ app: PusherApp) throws(PusherAuthorizationHandler.Rejection) {
+        if let message = app.validationError(channel: channel) { throw .init(status: 400, message) }
         let kind = ChannelName.kind(of: channel)
         guard kind.needsAuthorization else {
             throw .init(status: 400, "\(channel) is a public channel, which requires no authorization.")

@@ -194,7 +194,7 @@ extension PusherServerAPI.Call {
             }
             self = .users(channel: channel)
         case .terminate(let userID):
-            if let message = UserID.validationError(userID, limit: app.userIDLimit) { throw Rejection(400, message) }
+            if let message = app.validationError(userID: userID) { throw Rejection(400, message) }
             self = .terminateConnections(userID: userID)
         }
     }
@@ -209,8 +209,8 @@ extension PusherServerAPI.Call {
 
     private static func batch(_ json: JSONValue, _ app: PusherApp) throws(Rejection) -> [Publication] {
         guard let events = json["batch"]?.array else { throw Rejection(400, "\"batch\" must be an array of events.") }
-        guard !events.isEmpty, events.count <= PublicationLimit.events else {
-            throw Rejection(400, "The batch has \(events.count) events; publish 1 to \(PublicationLimit.events) events at a time.")
+        guard !events.isEmpty, events.count <= app.batchLimit else {
+            throw Rejection(400, "The batch has \(events.count) events; publish 1 to \(app.batchLimit) events at a time.")
         }
         var batch: [Publication] = []
         for event in events {
@@ -226,9 +226,9 @@ extension PusherServerAPI.Call {
     fileprivate static func check(channel: String, _ app: PusherApp) throws(Rejection) {
         let message =
             if let user = UserID.user(ofChannel: channel) {
-                UserID.validationError(user, limit: app.userIDLimit)
+                app.validationError(userID: user)
             } else {
-                ChannelName.validationError(channel, limit: app.channelNameLimit)
+                app.validationError(channel: channel)
             }
         if let message { throw Rejection(400, message) }
     }
@@ -268,9 +268,9 @@ extension PusherServerAPI.Publication {
         guard data.utf8.count <= app.eventDataLimit else {
             throw Rejection(413, "The data has \(data.utf8.count) bytes; an event can have at most \(app.eventDataLimit).")
         }
-        guard !channels.isEmpty, channels.count <= PublicationLimit.channels else {
+        guard !channels.isEmpty, channels.count <= app.publicationChannelLimit else {
             throw Rejection(
-                400, "The event has \(channels.count) channels; publish to 1 to \(PublicationLimit.channels) channels at a time.")
+                400, "The event has \(channels.count) channels; publish to 1 to \(app.publicationChannelLimit) channels at a time.")
         }
         for channel in channels { try PusherServerAPI.Call.check(channel: channel, app) }
         (self.event, self.channels, self.data, self.except) = (event, channels, data, except)

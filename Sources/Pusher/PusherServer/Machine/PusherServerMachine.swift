@@ -49,7 +49,7 @@ struct PusherServerMachine: EmbeddedServerMachine {
             case awaitingHook(WorkID)
             /// The client has received its socket ID.
             case established(Established)
-            /// The client has received an error, and the connection is closing.
+            /// The client has received an error, and the connection is closing, unless the profile keeps it.
             case rejected
         }
 
@@ -60,6 +60,8 @@ struct PusherServerMachine: EmbeddedServerMachine {
         var isHeartbeatSuspended: Bool { !self.suspension.isEmpty }
         /// Whether the client uses version 2 of the protocol.
         var isVersion2 = false
+
+        var isRejected: Bool { if case .rejected = self.state { true } else { false } }
 
         /// A copy of the payload of ``State/established(_:)``; `nil` in other states.
         var established: Established? {
@@ -227,6 +229,9 @@ struct PusherServerMachine: EmbeddedServerMachine {
             return self.reject(id, rejectionCode, "The server is configured to reject connections", &effects)
         }
         if let (code, message) = self.rejection(of: request) { return self.reject(id, code, message, &effects) }
+        if let (code, message) = self.refusal(of: request) {
+            return self.reject(id, code, message, keepsOpen: self.profile.keepsRejectedConnections, &effects)
+        }
         self.connectionIDs[ByteString(socketID)] = id
         if self.allowsVersion2, let version = Self.version(of: request), self.isVersion2(version) {
             self.connections.update(id) { $0.isVersion2 = true }
@@ -254,9 +259,15 @@ struct PusherServerMachine: EmbeddedServerMachine {
             let excerpt = Excerpt.of(version, limit: 20)
             return (PusherCloseCode.unsupportedProtocol, "Unsupported protocol version \(excerpt); use 5, 6 or 7")
         }
+        return nil
+    }
+
+    /// Why a setting of the app rejects a request that the protocol accepts.
+    private func refusal(of request: HTTPRequestHead) -> (CloseCode, message: String)? {
         guard self.connectionIDs.count < self.app.connectionLimit else {
             return (self.profile.connectionLimitCode, "Application is over connection quota")
         }
+        guard self.app.allows(origin: request.headers["Origin"]) else { return (PusherCloseCode.unauthorized, "Origin not allowed") }
         return nil
     }
 
@@ -265,9 +276,15 @@ struct PusherServerMachine: EmbeddedServerMachine {
         PercentEncoding.fields(request.query)?.first { ByteString($0.name) == ByteString("protocol") }?.value
     }
 
-    private mutating func reject(_ id: ConnectionID, _ code: CloseCode, _ message: String, _ effects: inout Effects<Self>) {
+    private mutating func reject(
+        _ id: ConnectionID, _ code: CloseCode, _ message: String, keepsOpen: Bool = false, _ effects: inout Effects<Self>
+    ) {
         self.connections.update(id) { $0.state = .rejected }
-        self.close(id, code, message, &effects)
+        if keepsOpen {
+            effects.commands.append(.send(id, self.errorFrame(Int(code.rawValue), message)))
+        } else {
+            self.close(id, code, message, &effects)
+        }
         self.deliver(.error(socketID: nil, code: Int(code.rawValue), message: message), &effects)
     }
 
@@ -320,6 +337,10 @@ struct PusherServerMachine: EmbeddedServerMachine {
         for id in self.connectionIDs.values.sorted() {
             let message = "The server is stopping. Please reconnect shortly."
             self.close(id, PusherCloseCode.reconnect, message, reason: "The server is stopping.", &effects)
+        }
+        guard self.profile.keepsRejectedConnections else { return }
+        for id in self.connections.ids where self.connections[id]?.isRejected == true {
+            effects.commands.append(.close(id, .goingAway, reason: "The server is stopping."))
         }
     }
 

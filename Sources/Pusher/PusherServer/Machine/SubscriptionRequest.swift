@@ -78,7 +78,7 @@ struct SubscriptionRequest: Sendable {
 
     private func validateName(_ app: PusherApp) throws(Rejection) {
         let limit = app.channelNameLimit
-        guard let message = ChannelName.validationError(self.channel, limit: limit, allowsUsers: true) else { return }
+        guard let message = app.validationError(channel: self.channel, allowsUsers: true) else { return }
         throw Rejection(message, limit: self.channel.utf8.count > limit ? "\(limit) bytes of a channel's name" : nil)
     }
 

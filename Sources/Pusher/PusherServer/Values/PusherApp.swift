@@ -1,4 +1,5 @@
 import PusherWire
+import RealtimeCore
 import RealtimeEncoding
 
 /// An app of an embedded server: its credentials and its limits.
@@ -15,16 +16,31 @@ public struct PusherApp: Sendable, Hashable {
     /// Whether the app can be used. If not, the server rejects connections with close code 4003 and requests with status 403.
     public var isEnabled = true
     /// The ways in which the server differs from others. The default is the profile of the Pusher service.
+    ///
+    /// The limits and timeouts below that aren't set are those of the server whose profile it is. The values that they name are those of the
+    /// Pusher service.
     public var profile = PusherServerProfile.pusher
     /// Whether clients may send events to each other.
     public var allowsClientEvents = true
-    /// The maximum number of client events per second and connection. The server rejects further events with error 4301. The default is
-    /// the limit of the Pusher service, 10.
-    public var clientEventsPerSecond = 10
-    /// The maximum number of members of a presence channel. The default is the limit of the Pusher service, 100.
-    public var memberLimit = 100
+    /// The maximum number of client events per second and connection. The server rejects further events with error 4301. The default is 10.
+    public var clientEventsPerSecond: Int {
+        get { self.own.clientEventsPerSecond ?? self.profile.limits.clientEventsPerSecond }
+        set { self.own.clientEventsPerSecond = newValue }
+    }
+    /// The maximum number of members of a presence channel. The default is 100.
+    public var memberLimit: Int {
+        get { self.own.memberLimit ?? self.profile.limits.memberLimit }
+        set { self.own.memberLimit = newValue }
+    }
     /// The maximum number of connections. The server rejects further connections with close code 4004.
     public var connectionLimit = Int.max
+    /// The hosts of the web pages that may connect, such as `example.com` and `*.example.com`, in which `*` stands for any characters. The
+    /// default is `*` alone, which allows connections without an `Origin` as well.
+    ///
+    /// The server rejects other connections, and those without the header field `Origin`, with close code 4009. It follows the setting
+    /// `allowed_origins` of Reverb. The Pusher service and other servers have none. A client that isn't a web page sends the field if it is one
+    /// of its `PusherConfiguration.headers`.
+    public var allowedOrigins = ["*"]
     /// The maximum number of channels of a connection, including subscriptions that await a hook. The server rejects further subscriptions.
     /// The default is 10,000; the Pusher service states no limit.
     public var channelLimit = 10_000
@@ -33,26 +49,63 @@ public struct PusherApp: Sendable, Hashable {
     ///
     /// A message of more than twice this size, and of more than 64 KiB, ends the connection, which bounds the memory for a message that hasn't
     /// arrived completely. The listener may have a smaller limit; see `ListenerLimits.messageBytes`.
-    public var messageLimit = 100 << 10
+    public var messageLimit: Int {
+        get { self.own.messageLimit ?? self.profile.limits.messageLimit }
+        set { self.own.messageLimit = newValue }
+    }
     /// The maximum size of the data of an event, in bytes, for client events and for the HTTP API. The server rejects larger data with error
-    /// 4301 or status 413. The default is the limit of the Pusher service, 10 KiB.
-    public var eventDataLimit = 10 << 10
-    /// The maximum length of an event's name, in bytes. The default is the limit of the Pusher service, 200.
-    public var eventNameLimit = 200
+    /// 4301 or status 413. The default is 10 KiB.
+    public var eventDataLimit: Int {
+        get { self.own.eventDataLimit ?? self.profile.limits.eventDataLimit }
+        set { self.own.eventDataLimit = newValue }
+    }
+    /// The maximum length of an event's name, in bytes. The default is 200.
+    public var eventNameLimit: Int {
+        get { self.own.eventNameLimit ?? self.profile.limits.eventNameLimit }
+        set { self.own.eventNameLimit = newValue }
+    }
     /// The maximum length of a channel's name, in bytes. The default is 200, as in the server libraries of the Pusher service. Its
     /// documentation states 164.
-    public var channelNameLimit = 200
+    public var channelNameLimit: Int {
+        get { self.own.channelNameLimit ?? self.profile.limits.channelNameLimit }
+        set { self.own.channelNameLimit = newValue }
+    }
+    /// Whether the names of channels, and the IDs of users who sign in, are checked. With the default, `true`, they may only contain letters,
+    /// digits and `_-=@,.;`. None may be empty in any case.
+    public var validatesChannelNames: Bool {
+        get { self.own.validatesChannelNames ?? self.profile.limits.validatesChannelNames }
+        set { self.own.validatesChannelNames = newValue }
+    }
+    /// The maximum number of channels on which an event is published with one request to the HTTP API. The default is 100.
+    public var publicationChannelLimit: Int {
+        get { self.own.publicationChannelLimit ?? self.profile.limits.publicationChannelLimit }
+        set { self.own.publicationChannelLimit = newValue }
+    }
+    /// The maximum number of events that are published with one request to the HTTP API. The default is 10.
+    public var batchLimit: Int {
+        get { self.own.batchLimit ?? self.profile.limits.batchLimit }
+        set { self.own.batchLimit = newValue }
+    }
     /// The maximum length of the ID of a user, in Unicode scalars. The server rejects a subscription to a presence channel and a sign-in with
-    /// a longer one. The default is the limit of the Pusher service, 128.
-    public var userIDLimit = 128
+    /// a longer one. The default is 128.
+    public var userIDLimit: Int {
+        get { self.own.userIDLimit ?? self.profile.limits.userIDLimit }
+        set { self.own.userIDLimit = newValue }
+    }
     /// The maximum size of the `user_info` of a user as JSON, in bytes. The server rejects a subscription to a presence channel and a sign-in
-    /// with a larger one. The default is the limit of the Pusher service, 1 KiB.
-    public var userInfoLimit = 1 << 10
+    /// with a larger one. The default is 1 KiB.
+    public var userInfoLimit: Int {
+        get { self.own.userInfoLimit ?? self.profile.limits.userInfoLimit }
+        set { self.own.userInfoLimit = newValue }
+    }
     /// The maximum number of users on the watchlist of a connection. If a list has more, the server sends error 4302 and watches the first
     /// ones. The default is the limit of the Pusher service, 100.
     public var watchlistLimit = 100
-    /// How long a cache channel keeps its last event for new subscribers. The default is the limit of the Pusher service, 30 minutes.
-    public var cachedEventLifetime = Duration.seconds(1800)
+    /// How long a cache channel keeps its last event for new subscribers. The default is 30 minutes.
+    public var cachedEventLifetime: Duration {
+        get { self.own.cachedEventLifetime ?? self.profile.limits.cachedEventLifetime }
+        set { self.own.cachedEventLifetime = newValue }
+    }
     /// The maximum number of channels whose last event is kept. The events of further cache channels are delivered, but not kept. The
     /// default is 10,000; the Pusher service states no limit.
     public var cachedEventLimit = 10_000
@@ -85,10 +138,70 @@ public struct PusherApp: Sendable, Hashable {
     /// How long a client has to sign in, or to subscribe to a private or presence channel, before the server closes its connection with
     /// code 4009. The default is `nil`, which means that no connection has to be authorized.
     public var authorizationTimeout: Duration?
-    /// How long a connection may be inactive before the client sends a ping. The server also pings after this time.
-    public var activityTimeout: Duration = .seconds(120)
+    /// How long a connection may be inactive before the client sends a ping. The server also pings after this time. The default is 120 seconds.
+    public var activityTimeout: Duration {
+        get { self.own.activityTimeout ?? self.profile.limits.activityTimeout }
+        set { self.own.activityTimeout = newValue }
+    }
     /// How long the server waits for a response to its ping before it closes the connection with code 4201.
     public var pongTimeout: Duration = .seconds(30)
+
+    /// The limits and timeouts that were set. The others are those of the profile.
+    private var own = OwnLimits()
+
+    private struct OwnLimits: Sendable, Hashable {
+        var activityTimeout: Duration?
+        var clientEventsPerSecond: Int?
+        var memberLimit: Int?
+        var messageLimit: Int?
+        var eventDataLimit: Int?
+        var eventNameLimit: Int?
+        var validatesChannelNames: Bool?
+        var channelNameLimit: Int?
+        var userIDLimit: Int?
+        var userInfoLimit: Int?
+        var publicationChannelLimit: Int?
+        var batchLimit: Int?
+        var cachedEventLifetime: Duration?
+    }
+
+    /// Returns a message that says why the name of a channel is invalid, or `nil` if it is valid.
+    ///
+    /// - Parameter allowsUsers: Whether the name may be that of a user's channel.
+    func validationError(channel: String, allowsUsers: Bool = false) -> String? {
+        ChannelName.validationError(
+            channel, limit: self.channelNameLimit, checksCharacters: self.validatesChannelNames, allowsUsers: allowsUsers)
+    }
+
+    /// Returns a message that says why the ID of a user who signs in is invalid, or `nil` if it is valid.
+    func validationError(userID: String) -> String? {
+        UserID.validationError(userID, limit: self.userIDLimit, checksCharacters: self.validatesChannelNames)
+    }
+
+    /// Returns whether a web page, or another client, may connect.
+    ///
+    /// - Parameter origin: The value of the header field `Origin`.
+    /// - Source: Reverb (`verifyOrigin` in `Server.php`).
+    func allows(origin: String?) -> Bool {
+        if self.allowedOrigins.contains("*") { return true }
+        guard let host = origin.flatMap({ try? Endpoint($0) })?.host else { return false }
+        return self.allowedOrigins.contains { Self.matches(Array(host.utf8)[...], Array($0.utf8)[...]) }
+    }
+
+    /// Returns whether a text is one that a pattern describes, in which `*` stands for any characters.
+    private static func matches(_ text: ArraySlice<UInt8>, _ pattern: ArraySlice<UInt8>) -> Bool {
+        let parts = pattern.split(separator: UInt8(ascii: "*"), omittingEmptySubsequences: false)
+        guard parts.count > 1, let first = parts.first, let last = parts.last else { return text.elementsEqual(pattern) }
+        guard text.count >= first.count + last.count, text.starts(with: first), text.suffix(last.count).elementsEqual(last) else {
+            return false
+        }
+        var rest = text.dropFirst(first.count).dropLast(last.count)
+        for part in parts.dropFirst().dropLast() where !part.isEmpty {
+            guard let start = rest.indices.first(where: { rest[$0...].starts(with: part) }) else { return false }
+            rest = rest[(start + part.count)...]
+        }
+        return true
+    }
 
     /// The key for encrypted channels, or `nil` if there is none or it is invalid.
     var masterKey: EncryptionKey? { self.encryptionMasterKey.flatMap { try? EncryptionKey(base64: $0) } }

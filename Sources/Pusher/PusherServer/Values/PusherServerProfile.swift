@@ -9,8 +9,9 @@ public import RealtimeCore
 /// ```swift
 /// let pusher = try await InMemoryPusher { $0.profile = .soketi }
 /// ```
-/// The presets ``pusher``, ``soketi``, ``reverb``, ``slanger`` and ``sockudo`` follow these servers as far as the settings allow. Limits and
-/// timeouts are properties of the app, and no part of a profile.
+/// The presets ``pusher``, ``soketi``, ``reverb``, ``slanger`` and ``sockudo`` follow these servers as far as the settings allow. A preset also
+/// determines the limits and timeouts of the app, as far as the app doesn't set them itself: with `reverb`, the
+/// ``PusherApp/activityTimeout`` is 30 seconds, and channels may have any names.
 public struct PusherServerProfile: Sendable, Hashable {
     /// How a server rejects a subscription.
     public enum SubscriptionErrors: Sendable, Hashable {
@@ -84,8 +85,14 @@ public struct PusherServerProfile: Sendable, Hashable {
     public var closesWithoutCode = false
     /// The code with which the server rejects connections over ``PusherApp/connectionLimit``.
     public var connectionLimitCode = PusherCloseCode.overQuota
+    /// Whether the server keeps a connection open after the error that rejects it because of ``PusherApp/connectionLimit`` or
+    /// ``PusherApp/allowedOrigins``. It ignores what the client sends then.
+    public var keepsRejectedConnections = false
     /// Whether the server closes a connection whose sign-in failed.
     public var closesAfterFailedSignIn = false
+    /// Whether the signature of a subscription covers the `channel_data` of each channel, if there is some, and not only that of a presence
+    /// channel.
+    public var signsAllChannelData = true
 
     // MARK: Features
 
@@ -110,6 +117,28 @@ public struct PusherServerProfile: Sendable, Hashable {
     /// How the server notifies a client of the users on its watchlist.
     public var watchlistEvents = WatchlistEvents.grouped
 
+    /// The limits and timeouts of an app that doesn't set them.
+    var limits = Limits()
+
+    /// The limits and timeouts of a server with its default settings; see the properties of ``PusherApp`` with the same names.
+    struct Limits: Sendable, Hashable {
+        var activityTimeout = Duration.seconds(120)
+        var clientEventsPerSecond = 10
+        var memberLimit = 100
+        var messageLimit = 100 << 10
+        var eventDataLimit = 10 << 10
+        var eventNameLimit = 200
+        var validatesChannelNames = true
+        var channelNameLimit = 200
+        var userIDLimit = 128
+        var userInfoLimit = 1 << 10
+        /// Whether the `user_info` of a user must be an object.
+        var requiresUserInfoObjects = true
+        var publicationChannelLimit = 100
+        var batchLimit = 10
+        var cachedEventLifetime = Duration.seconds(1800)
+    }
+
     /// Creates the profile of the Pusher service.
     public init() {}
 
@@ -131,6 +160,17 @@ public struct PusherServerProfile: Sendable, Hashable {
         profile.confirmsRepeatedSubscriptions = true
         profile.repeatsSignInSignature = true
         profile.watchlistEvents = .none
+        profile.signsAllChannelData = false
+        // soketi's `server.ts`, and `activity_timeout` in `ws-handler.ts`. It limits the messages of clients to 100 MiB.
+        profile.limits.activityTimeout = .seconds(30)
+        profile.limits.clientEventsPerSecond = .max
+        profile.limits.messageLimit = 1 << 20
+        profile.limits.eventDataLimit = 100 << 10
+        profile.limits.validatesChannelNames = false
+        profile.limits.userIDLimit = .max
+        profile.limits.userInfoLimit = 2 << 10
+        profile.limits.requiresUserInfoObjects = false
+        profile.limits.cachedEventLifetime = .seconds(3600)
         return profile
     }()
 
@@ -146,8 +186,23 @@ public struct PusherServerProfile: Sendable, Hashable {
         profile.closesWithoutCode = true
         profile.confirmsRepeatedSubscriptions = true
         profile.requiresStructuredClientEvents = true
+        profile.keepsRejectedConnections = true
         profile.allowsSignIn = false
         profile.watchlistEvents = .none
+        // Reverb's `config/reverb.php`. It limits messages and requests instead of the data, and doesn't check names and numbers.
+        profile.limits.activityTimeout = .seconds(30)
+        profile.limits.clientEventsPerSecond = .max
+        profile.limits.memberLimit = .max
+        profile.limits.messageLimit = 10_000
+        profile.limits.eventDataLimit = 10_000
+        profile.limits.eventNameLimit = .max
+        profile.limits.validatesChannelNames = false
+        profile.limits.channelNameLimit = .max
+        profile.limits.userIDLimit = .max
+        profile.limits.userInfoLimit = .max
+        profile.limits.requiresUserInfoObjects = false
+        profile.limits.publicationChannelLimit = .max
+        profile.limits.batchLimit = .max
         return profile
     }()
 
@@ -177,6 +232,10 @@ public struct PusherServerProfile: Sendable, Hashable {
         profile.errorsNameChannel = false
         profile.clientEventsNameSender = false
         profile.watchlistEvents = .separate
+        // Its documentation states 100 KiB, which version 5.2 doesn't enforce.
+        profile.limits.eventDataLimit = .max
+        profile.limits.messageLimit = 1 << 20
+        profile.limits.requiresUserInfoObjects = false
         return profile
     }()
 }

@@ -14,6 +14,7 @@ public class PusherClientOptions: NSObject, @unchecked Sendable {
         var autoReconnect: Bool
         var authParameters: [String: String] = [:]
         var authHeaders: [String: String] = [:]
+        var headers: [String: String] = [:]
         var connectAutomatically = false
         var reconnectDelay: TimeInterval?
         var unavailableTimeout: TimeInterval = 30
@@ -140,6 +141,15 @@ public class PusherClientOptions: NSObject, @unchecked Sendable {
         set { self.values.set(\.authHeaders, to: newValue) }
     }
 
+    /// Additional header fields of the request that opens the WebSocket. They must be set before the client is created. The default is empty.
+    ///
+    /// A server that allows certain origins, such as Reverb with `allowed_origins`, rejects a client without the field `Origin` with the code
+    /// 4009: `options.headers = ["Origin": "https://example.com"]`. A socket of your own has the fields of its request instead.
+    public var headers: [String: String] {
+        get { self.values.read { $0.headers } }
+        set { self.values.set(\.headers, to: newValue) }
+    }
+
     /// Whether the client connects when it is created. The default is `false`.
     public var connectAutomatically: Bool {
         get { self.values.read { $0.connectAutomatically } }
@@ -207,5 +217,14 @@ public class PusherClientOptions: NSObject, @unchecked Sendable {
     public var transports: Transports? {
         get { self.values.read { $0.transports } }
         set { self.values.set(\.transports, to: newValue) }
+    }
+}
+
+extension PusherClientOptions {
+    /// The ``headers`` in the order of their names.
+    var httpHeaders: HTTPHeaders {
+        var headers = HTTPHeaders()
+        for (name, value) in self.headers.sorted(by: { $0.key < $1.key }) { headers.add(name, value) }
+        return headers
     }
 }

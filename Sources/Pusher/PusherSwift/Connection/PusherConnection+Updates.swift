@@ -2,6 +2,7 @@ import Foundation
 import NWWebSocket
 import PusherChannels
 import RealtimeCore
+import RealtimeSystem
 #if canImport(FoundationNetworking)
 import FoundationNetworking
 #endif
@@ -71,7 +72,7 @@ extension PusherConnection {
                 default: break
                 }
             }
-            if error.channel == nil { self.notify(code: error.serverCode, message: error.message) }
+            if error.channel == nil { self.notify(code: error.serverCode, message: error.message.namingOptions) }
         case .frame, .sentFrame, .user, .watchlist, .members, .gap, .subscriptionCount: break
         }
     }
@@ -283,3 +284,8 @@ extension PusherConnection {
 private protocol FrameHandler { func handleEvent(eventName: String, jsonObject: PusherEventJSON) }
 
 extension PusherConnection: FrameHandler {}
+
+extension String {
+    /// A message of the engine with the names of the options, which are those of the engine's settings.
+    var namingOptions: String { self.replacingText("`PusherConfiguration.", with: "`PusherClientOptions.") }
+}

@@ -244,6 +244,7 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         let host = options.host
         var configuration = PusherConfiguration(key: key, host: host, port: options.port, path: options.serverPath, useTLS: options.useTLS)
         configuration.transports = transports
+        configuration.headers = options.httpHeaders
         configuration.validatesChannelNames = options.validatesChannelNames
         configuration.log = .none
         configuration.messageLimit = 16 << 20
@@ -417,7 +418,7 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         do {
             _ = try self.engine.subscribe(channel.name)
         } catch {
-            self.queue.append(.authorizationFailed(channel, AuthorizationFailure(error.message)))
+            self.queue.append(.authorizationFailed(channel, AuthorizationFailure(error.message.namingOptions)))
         }
         // Another thread may have removed the channel and unsubscribed before. The last call of the engine must agree with the table.
         if self.channels.find(name: channel.name) == nil { self.unsubscribeEngine(channel.name) }
