@@ -118,10 +118,15 @@ struct PusherAPIProcessTests {
         let encrypted = try await Tool.run(sign + key + ["private-encrypted-a"])
         // SHA-256 of the channel's name and the key.
         try expectEqual(Self.object(encrypted.output)["shared_secret"] as? String, "s1rdijRHyyLa/TmwKiC7A3oeY+nahXaZrWaS3La/se0=")
-        for (key, message) in [([], "specify its key with --encryption-key"), (["--encryption-key", "AAEC"], "32 bytes in Base64")] {
+        for (key, message, status) in [
+            ([], "'--encryption-key KEY'", 2), (["--encryption-key", "AAEC"], "32 bytes in Base64", 1),
+        ] as [([String], String, Int32)] {
             let result = try await Tool.run(sign + key + ["private-encrypted-a"])
-            expect(result.status == 1 && result.errors.contains(message) && !result.errors.contains("AAEC"))
+            expect(result.status == status && result.errors.contains(message) && !result.errors.contains("AAEC"))
         }
+        let named = try await Tool.run(sign + ["private-chat:1"])
+        expect(named.status == 1 && named.errors.contains("add '--any-channel-names'"), "\(named.errors)")
+        try await expectEqual(Tool.run(sign + ["--any-channel-names", "private-chat:1"]).status, 0)
         let invalid = try await Tool.run(sign + ["prices"])
         expect(invalid.status == 1 && invalid.errors.contains("public channel"))
     }
@@ -145,7 +150,7 @@ struct PusherAPIProcessTests {
         try await expectEqual(Tool.run(publish + ["#server-to-user-anna", "hello", "1"]).status, 0)
         await expectEqual(anna.nextLine(), ##"{"type":"event","channel":"#server-to-user-anna","event":"hello","data":"1"}"##)
         let unencrypted = try await Tool.run(publish + ["private-encrypted-a", "order", "1"])
-        expect(unencrypted.status == 1 && unencrypted.errors.contains("with --encryption-key"))
+        expect(unencrypted.status == 2 && unencrypted.errors.contains("'--encryption-key KEY'"))
         anna.process.signal(SIGTERM)
         await expectEqual(anna.end().status, 0)
         server.process.signal(SIGTERM)

@@ -88,12 +88,13 @@ public final class PusherChannel: Sendable {
     ///
     /// - Parameters:
     ///   - event: The name of the event, which must start with `client-`.
-    ///   - data: The data of the event, which is encoded as JSON on the calling thread; at most 10 KiB.
+    ///   - data: The data of the event, which is encoded as JSON on the calling thread; at most
+    ///     ``PusherConfiguration/eventDataLimit`` bytes, by default 10 KiB.
     /// - Throws: A ``PusherError`` with the code
     ///   - ``PusherError/Code/clientEventsNotAllowed`` if the channel is neither private nor presence,
     ///   - ``PusherError/Code/invalidEventName`` if the name doesn't start with `client-`, or is too long,
     ///   - ``PusherError/Code/encodingFailed`` if `data` can't be encoded,
-    ///   - ``PusherError/Code/dataTooLarge`` if the encoded data has more than 10 KiB,
+    ///   - ``PusherError/Code/dataTooLarge`` if the encoded data exceeds the limit,
     ///   - ``PusherError/Code/notSubscribed`` if the channel was unsubscribed,
     ///   - ``PusherError/Code/queueFull`` if ``PusherConfiguration/clientEventQueueLimit`` events are queued already,
     ///   - ``PusherError/Code/rateLimited`` if the event exceeds a ``PusherConfiguration/clientEventLimit`` whose excess events fail.
@@ -110,7 +111,6 @@ public final class PusherChannel: Sendable {
                 .invalidEventName, "Invalid client event name \"\(event)\": it must start with \"client-\", such as client-\(event).",
                 channel: self.name)
         }
-        if let error = EventName.validationError(event) { throw PusherError(.invalidEventName, error, channel: self.name) }
         // Encodes directly into the message, and outside of any lock: `data` may run code of the application.
         var bytes = PusherFrames.beginClientEvent(event, channel: self.name, capacity: 192)
         let start = bytes.count
@@ -120,8 +120,7 @@ public final class PusherChannel: Sendable {
             throw .encodingFailed(event, error, channel: self.name)
         }
         let size = bytes.count - start
-        guard size <= EventName.maximumDataSize else { throw .dataTooLarge(event, size, channel: self.name) }
-        try self.client.trigger(PusherFrames.endClientEvent(&bytes), channel: self.name, id: self.id)
+        try self.client.trigger(PusherFrames.endClientEvent(&bytes), event, dataSize: size, channel: self.name, id: self.id)
     }
 
     // MARK: Subscription

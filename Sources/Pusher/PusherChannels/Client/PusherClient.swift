@@ -438,7 +438,9 @@ public final class PusherClient: Sendable {
 
     private func validate(_ name: String) throws(PusherError) {
         if !name.isEmpty, !self.configuration.validatesChannelNames { return }
-        if let error = ChannelName.validationError(name) { throw PusherError(.invalidChannelName, error, channel: name) }
+        if let error = ChannelName.validationError(name) {
+            throw .invalidChannelName(name, error, setting: "PusherConfiguration.validatesChannelNames")
+        }
     }
 
     /// Unsubscribes from a channel. Its sequences finish after their buffered events.
@@ -620,9 +622,12 @@ public final class PusherClient: Sendable {
         self.driver.read { body($0.channels[name]) }
     }
 
-    func trigger(_ message: WebSocketMessage, channel: String, id: ChannelID) throws(PusherError) {
+    func trigger(
+        _ message: WebSocketMessage, _ event: String, dataSize: Int, channel: String, id: ChannelID
+    ) throws(PusherError) {
         var sendsWithEffects = false
         try self.driver.send { session throws(PusherError) in
+            try session.checkSize(of: event, data: dataSize, channel: channel)
             sendsWithEffects = session.sendsWithEffects
             return sendsWithEffects ? nil : try session.trigger(message, channel: channel, id: id)
         }

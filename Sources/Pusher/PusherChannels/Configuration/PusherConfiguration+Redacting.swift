@@ -9,7 +9,7 @@ extension PusherConfiguration: Redacting {
             ("unavailableTimeout", self.unavailableTimeout), ("subscriptionTimeout", self.subscriptionTimeout),
             ("backoff", self.backoff), ("retry", self.retry.redactedDescription), ("messageLimit", self.messageLimit),
             ("clientEventQueueLimit", self.clientEventQueueLimit),
-            ("clientEventLimit", self.clientEventLimit), ("transports", self.transports),
+            ("clientEventLimit", self.clientEventLimit), ("eventDataLimit", self.eventDataLimit), ("transports", self.transports),
         ]
     }
 }

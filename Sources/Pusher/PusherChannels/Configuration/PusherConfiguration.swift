@@ -111,6 +111,11 @@ public struct PusherConfiguration: Sendable {
     /// The default is ten, with further events waiting, for a configuration that is created for a cluster, and no limit for one that is
     /// created for a server of your own.
     public var clientEventLimit: PusherClientEventLimit? { didSet { self.copies = Copies() } }
+    /// The maximum size of the data of a client event, in bytes: ``PusherChannel/trigger(_:_:)`` throws for larger data. The default is the
+    /// limit of the Pusher service, 10 KiB. Increase it for a server of your own whose limit is larger.
+    public var eventDataLimit = EventName.maximumDataSize { didSet { self.copies = Copies() } }
+    /// The maximum length of the name of a client event, in bytes. The default is the limit of the Pusher service, 200.
+    public var eventNameLimit = EventName.maximumLength { didSet { self.copies = Copies() } }
     /// How the client recovers the events that it missed while its connection was interrupted, or `nil` if it only reports that events
     /// may be missing. The default is `nil`: the Pusher service and most servers don't support recovery.
     public var recovery: PusherRecovery? { didSet { self.copies = Copies() } }
@@ -243,6 +248,8 @@ public struct PusherConfiguration: Sendable {
         if case .delays(let delays) = self.retry, let delay = delays.first(where: { $0 < .zero }) {
             return "The delays of the retry policy must not be negative, but one is \(delay)."
         }
+        if self.eventDataLimit < 0 { return "The eventDataLimit must not be negative, but is \(self.eventDataLimit)." }
+        if self.eventNameLimit < 0 { return "The eventNameLimit must not be negative, but is \(self.eventNameLimit)." }
         if self.messageLimit <= 0 { return "The messageLimit must be at least 1 byte, but is \(self.messageLimit)." }
         if self.clientEventQueueLimit < 0 {
             return "The clientEventQueueLimit must not be negative, but is \(self.clientEventQueueLimit)."

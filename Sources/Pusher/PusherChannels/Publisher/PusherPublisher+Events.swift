@@ -32,7 +32,7 @@ extension PusherPublisher {
     ///
     /// - Parameters:
     ///   - event: The name of the event.
-    ///   - channels: The names of 1 to 100 channels.
+    ///   - channels: The names of the channels, by default at most 100; see ``channelLimit``.
     ///   - data: The data of the event: a string, which is sent unchanged, or any other value, which is encoded as JSON; at most 10 KiB.
     ///   - socketID: The ID of a connection that doesn't receive the event, usually the connection of the client that caused it.
     ///   - attributes: The attributes of the channels to return.
@@ -41,10 +41,10 @@ extension PusherPublisher {
     /// - Returns: The attributes at the time of the event, by the names of the channels; empty if no attribute is requested.
     /// - Throws: A ``PusherError`` with the code
     ///   - ``PusherError/Code/invalidEventName`` if the name of the event is invalid,
-    ///   - ``PusherError/Code/invalidChannelName`` if the name of a channel is invalid, or the number of channels isn't between 1 and
-    ///     100,
+    ///   - ``PusherError/Code/invalidChannelName`` if the name of a channel is invalid, or the number of channels isn't between 1 and the
+    ///     ``channelLimit``,
     ///   - ``PusherError/Code/encodingFailed`` if the data can't be encoded, with the error of the encoder as its ``PusherError/cause``,
-    ///   - ``PusherError/Code/dataTooLarge`` if the data has more than 10 KiB,
+    ///   - ``PusherError/Code/dataTooLarge`` if the data exceeds the ``eventDataLimit``,
     ///   - ``PusherError/Code/failed`` if the request fails, with a `TransportError` as its ``PusherError/cause``, or its response is
     ///     invalid,
     ///   - ``PusherError/Code/rejected`` if the server rejects the request, with its ``PusherError/status``,
@@ -64,11 +64,11 @@ extension PusherPublisher {
 
     /// Publishes several events with one request, and returns when the server has accepted them.
     ///
-    /// - Parameter events: 1 to 10 events.
+    /// - Parameter events: At least one event, and at most ``batchLimit``, by default 10.
     /// - Returns: The attributes of the channels that the events request, one value for each event in the same order. A value is empty if its
     ///   event requests none.
     /// - Throws: A ``PusherError`` with the code
-    ///   - ``PusherError/Code/invalidBatch`` if the number of events isn't between 1 and 10,
+    ///   - ``PusherError/Code/invalidBatch`` if the number of events isn't between 1 and the ``batchLimit``,
     ///   - ``PusherError/Code/invalidEventName``, ``PusherError/Code/invalidChannelName`` or ``PusherError/Code/dataTooLarge`` if an event is
     ///     invalid,
     ///   - ``PusherError/Code/failed`` if the request fails, with a `TransportError` as its ``PusherError/cause``, or its response is
@@ -77,8 +77,8 @@ extension PusherPublisher {
     ///   - ``PusherError/Code/cancelled`` if the task is cancelled.
     @discardableResult
     public func triggerBatch(_ events: [PusherBatchEvent]) async throws(PusherError) -> [PusherChannelInfo] {
-        let limit = PublicationLimit.events
-        guard (1...limit).contains(events.count) else {
+        let limit = self.batchLimit
+        guard !events.isEmpty, events.count <= limit else {
             throw PusherError(.invalidBatch, "The number of events in a batch must be between 1 and \(limit), but is \(events.count).")
         }
         var batch: [JSONValue] = []
@@ -104,13 +104,14 @@ extension PusherPublisher {
     ///     digits and `_ - = @ , . ;`,
     ///   - ``PusherError/Code/invalidEventName`` if the name of the event is invalid,
     ///   - ``PusherError/Code/encodingFailed`` if the data can't be encoded, with the error of the encoder as its ``PusherError/cause``,
-    ///   - ``PusherError/Code/dataTooLarge`` if the data has more than 10 KiB,
+    ///   - ``PusherError/Code/dataTooLarge`` if the data exceeds the ``eventDataLimit``,
     ///   - ``PusherError/Code/failed`` if the request fails, with a `TransportError` as its ``PusherError/cause``,
     ///   - ``PusherError/Code/rejected`` if the server rejects the request, with its ``PusherError/status``,
     ///   - ``PusherError/Code/cancelled`` if the task is cancelled.
     public func sendToUser(_ userID: String, _ event: String, data: some Encodable) async throws(PusherError) {
-        try Self.check(userID: userID)
-        let body = try Self.publication(event, channels: [UserID.channel(of: userID)], data: try Self.text(of: data, event))
+        try self.check(userID: userID)
+        let channels = [UserID.channel(of: userID)]
+        let body = Self.publication(event, channels: channels, data: try self.checked(try Self.text(of: data, event), for: channels, event))
         _ = try await self.post(body, to: "events", Call("sendToUser(_:_:data:)", about: "the event"))
     }
 
@@ -119,8 +120,9 @@ extension PusherPublisher {
         tags.isEmpty ? nil : .object(JSONObject(tags.keys.sorted().map { ($0, .string(tags[$0] ?? "")) }))
     }
 
-    static func check(userID: String) throws(PusherError) {
-        if let error = UserID.validationError(userID) { throw PusherError(.invalidUser, error) }
+    func check(userID: String) throws(PusherError) {
+        guard let error = UserID.validationError(userID), self.validatesChannelNames || userID.isEmpty else { return }
+        throw PusherError(.invalidUser, error)
     }
 }
 
@@ -163,10 +165,8 @@ public struct PusherBatchEvent: Sendable, Hashable {
     }
 
     fileprivate func json(for publisher: PusherPublisher) throws(PusherError) -> JSONObject {
-        if let error = ChannelName.validationError(self.channel) { throw PusherError(.invalidChannelName, error, channel: self.channel) }
-        let data = try publisher.encrypted(self.data, for: [self.channel], self.name)
-        // After the encryption, which makes the data longer.
-        try PusherPublisher.check(self.name, data)
+        try publisher.check(channel: self.channel)
+        let data = try publisher.checked(self.data, for: [self.channel], self.name)
         var json: JSONObject = ["name": .string(self.name), "channel": .string(self.channel), "data": .string(data)]
         json["socket_id"] = self.excludedSocketID.map { .string($0) }
         json["info"] = PusherChannelAttribute.list(self.info).map { .string($0) }

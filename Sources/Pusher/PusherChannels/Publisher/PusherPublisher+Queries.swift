@@ -38,7 +38,7 @@ extension PusherPublisher {
     public func channel(
         _ name: String, info attributes: Set<PusherChannelAttribute> = []
     ) async throws(PusherError) -> PusherChannelInfo {
-        if let error = ChannelName.validationError(name) { throw PusherError(.invalidChannelName, error, channel: name) }
+        try self.check(channel: name)
         let call = Call("channel(_:info:)")
         let response = try await self.send(
             "GET", "channels/\(PercentEncoding.encode(name))", query: PusherChannelAttribute.query(attributes), call)
@@ -52,7 +52,7 @@ extension PusherPublisher {
     /// - Throws: A ``PusherError`` with the code ``PusherError/Code/invalidChannelName`` if the channel isn't a presence channel;
     ///   otherwise the same as ``channels(prefix:info:)``.
     public func users(of channel: String) async throws(PusherError) -> [PusherChannelUser] {
-        if let error = ChannelName.validationError(channel) { throw PusherError(.invalidChannelName, error, channel: channel) }
+        try self.check(channel: channel)
         guard ChannelName.kind(of: channel).isPresence else {
             throw PusherError(.invalidChannelName, "\(channel) is not a presence channel, and has no list of users.", channel: channel)
         }
@@ -69,7 +69,7 @@ extension PusherPublisher {
     /// - Throws: A ``PusherError`` with the code ``PusherError/Code/invalidUser`` if the ID is empty, has more than 128 characters, or
     ///   contains characters other than letters, digits and `_ - = @ , . ;`; otherwise the same as ``channels(prefix:info:)``.
     public func terminateConnections(ofUser userID: String) async throws(PusherError) {
-        try Self.check(userID: userID)
+        try self.check(userID: userID)
         let path = "users/\(PercentEncoding.encode(userID))/terminate_connections"
         _ = try await self.post([:], to: path, Call("terminateConnections(ofUser:)"))
     }

@@ -21,6 +21,23 @@ public struct PusherPublisher: Sendable {
     let appID, key: String
     let secret: String
     let encryptionMasterKey: String?
+    /// The maximum size of the data of an event, in bytes, after its encryption on an encrypted channel. The default is the limit of the
+    /// Pusher service, 10 KiB: about 7,600 bytes on an encrypted channel. Increase it for a server of your own whose limit is larger.
+    public var eventDataLimit = EventName.maximumDataSize
+    /// The maximum length of the name of an event, in bytes. The default is the limit of the Pusher service, 200.
+    public var eventNameLimit = EventName.maximumLength
+    /// The maximum number of channels on which an event is published with one request. The default is the limit of the Pusher service, 100.
+    public var channelLimit = PublicationLimit.channels
+    /// The maximum number of events that ``triggerBatch(_:)`` publishes. The default is the limit of the Pusher service, 10.
+    public var batchLimit = PublicationLimit.events
+    /// Whether the publisher checks the names of channels and the IDs of users, with the rules of the Pusher service. The default is `true`.
+    ///
+    /// Set it to `false` for a server that allows longer names, or other characters than letters, digits and `_-=@,.;`. A name must not be
+    /// empty in any case.
+    ///
+    /// - Important: With `false`, authorize only names that your app uses: the signature for `private-chat:1` is also valid for `private-chat`
+    ///   with the channel data `1`.
+    public var validatesChannelNames = true
     private let pathPrefix: String
     private let http: any HTTPTransport
 
@@ -92,15 +109,15 @@ public struct PusherPublisher: Sendable {
     ///
     /// - Parameters:
     ///   - event: The name of the event.
-    ///   - channels: The names of 1 to 100 channels.
+    ///   - channels: The names of the channels, by default at most 100; see ``channelLimit``.
     ///   - data: The data of the event: a string, which is sent unchanged, or any other value, which is encoded as JSON; at most 10 KiB.
     ///   - socketID: The ID of a connection that doesn't receive the event, usually the connection of the client that caused it.
     /// - Throws: A ``PusherError`` with the code
     ///   - ``PusherError/Code/invalidEventName`` if the name of the event is invalid,
-    ///   - ``PusherError/Code/invalidChannelName`` if the name of a channel is invalid, or the number of channels isn't between 1 and
-    ///     100,
+    ///   - ``PusherError/Code/invalidChannelName`` if the name of a channel is invalid, or the number of channels isn't between 1 and the
+    ///     ``channelLimit``,
     ///   - ``PusherError/Code/encodingFailed`` if the data can't be encoded, with the error of the encoder as its ``PusherError/cause``,
-    ///   - ``PusherError/Code/dataTooLarge`` if the data has more than 10 KiB,
+    ///   - ``PusherError/Code/dataTooLarge`` if the data exceeds the ``eventDataLimit``,
     ///   - ``PusherError/Code/failed`` if the request fails, with a `TransportError` as its ``PusherError/cause``,
     ///   - ``PusherError/Code/rejected`` if the server rejects the request, with its ``PusherError/status``,
     ///   - ``PusherError/Code/cancelled`` if the task is cancelled.
@@ -138,7 +155,7 @@ public struct PusherPublisher: Sendable {
     public func authorize(socketID: String, channel: String, user: PusherMember? = nil) throws(PusherError) -> PusherChannelAuthorization {
         // Without these checks, a client could have a text signed that is valid for another channel.
         try Self.check(socketID: socketID)
-        if let error = ChannelName.validationError(channel) { throw PusherError(.invalidChannelName, error, channel: channel) }
+        try self.check(channel: channel)
         let kind = ChannelName.kind(of: channel)
         guard kind.needsAuthorization else {
             throw PusherError(.invalidChannelName, "\(channel) is a public channel, which needs no authorization.", channel: channel)
@@ -172,19 +189,36 @@ extension PusherPublisher {
     func publication(
         _ event: String, _ channels: [String], _ data: some Encodable, except socketID: String?
     ) throws(PusherError) -> JSONObject {
-        let limit = PublicationLimit.channels
-        guard (1...limit).contains(channels.count) else {
+        let limit = self.channelLimit
+        guard !channels.isEmpty, channels.count <= limit else {
             throw PusherError(.invalidChannelName, "The number of channels must be between 1 and \(limit), but is \(channels.count).")
         }
-        for channel in channels {
-            if let error = ChannelName.validationError(channel) { throw PusherError(.invalidChannelName, error, channel: channel) }
-        }
-        let text = try self.encrypted(try Self.text(of: data, event), for: channels, event)
-        return try Self.publication(event, channels: channels, data: text, except: socketID)
+        for channel in channels { try self.check(channel: channel) }
+        let text = try self.checked(try Self.text(of: data, event), for: channels, event)
+        return Self.publication(event, channels: channels, data: text, except: socketID)
     }
 
-    /// Returns the data of an event as it is sent: on an encrypted channel encrypted.
-    func encrypted(_ data: String, for channels: [String], _ event: String) throws(PusherError) -> String {
+    /// Checks the name of a channel.
+    func check(channel: String) throws(PusherError) {
+        guard let error = ChannelName.validationError(channel), self.validatesChannelNames || channel.isEmpty else { return }
+        throw .invalidChannelName(channel, error, setting: "PusherPublisher.validatesChannelNames")
+    }
+
+    /// Checks the name and the data of an event, and returns the data as it is sent: on an encrypted channel encrypted.
+    func checked(_ data: String, for channels: [String], _ event: String) throws(PusherError) -> String {
+        if let error = EventName.validationError(event, limit: self.eventNameLimit) { throw PusherError(.invalidEventName, error) }
+        let text = try self.encrypted(data, for: channels, event)
+        let size = text.utf8.count
+        guard size <= self.eventDataLimit else {
+            let isEncrypted = channels.contains { ChannelName.kind(of: $0).isEncrypted }
+            throw .dataTooLarge(
+                event, size, limit: self.eventDataLimit, setting: "PusherPublisher.eventDataLimit",
+                plainSize: isEncrypted ? data.utf8.count : nil, channel: channels.count == 1 ? channels[0] : nil)
+        }
+        return text
+    }
+
+    private func encrypted(_ data: String, for channels: [String], _ event: String) throws(PusherError) -> String {
         guard let channel = channels.first(where: { ChannelName.kind(of: $0).isEncrypted }) else { return data }
         guard channels.count == 1 else {
             let message = "The event \(event) must be published on \(channel) alone: each encrypted channel has a key of its own."
@@ -197,20 +231,11 @@ extension PusherPublisher {
         return payload.json
     }
 
-    /// Returns the body of a request that publishes an event on channels whose names are valid.
-    static func publication(
-        _ event: String, channels: [String], data: String, except socketID: String? = nil
-    ) throws(PusherError) -> JSONObject {
-        try self.check(event, data)
+    /// Returns the body of a request that publishes an event whose values were checked.
+    static func publication(_ event: String, channels: [String], data: String, except socketID: String? = nil) -> JSONObject {
         var body: JSONObject = ["name": .string(event), "channels": .array(channels.map { .string($0) }), "data": .string(data)]
         body["socket_id"] = socketID.map { .string($0) }
         return body
-    }
-
-    /// Checks the name and the data of an event.
-    static func check(_ event: String, _ data: String) throws(PusherError) {
-        if let error = EventName.validationError(event) { throw PusherError(.invalidEventName, error) }
-        guard data.utf8.count <= EventName.maximumDataSize else { throw .dataTooLarge(event, data.utf8.count) }
     }
 
     /// Returns the data of an event as text.

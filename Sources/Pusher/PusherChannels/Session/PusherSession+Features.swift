@@ -63,6 +63,25 @@ extension PusherSession {
 
     // MARK: Client events
 
+    /// Checks the name and the size of an event.
+    ///
+    /// - Parameter size: The size of the data in bytes.
+    @inline(__always)
+    func checkSize(of event: String, data size: Int, channel: String) throws(PusherError) {
+        guard size <= self.configuration.eventDataLimit, event.utf8.count <= self.configuration.eventNameLimit else {
+            throw self.sizeError(of: event, data: size, channel: channel)
+        }
+    }
+
+    @inline(never)
+    private func sizeError(of event: String, data size: Int, channel: String) -> PusherError {
+        if let error = EventName.validationError(event, limit: self.configuration.eventNameLimit) {
+            return PusherError(.invalidEventName, error, channel: channel)
+        }
+        return .dataTooLarge(
+            event, size, limit: self.configuration.eventDataLimit, setting: "PusherConfiguration.eventDataLimit", channel: channel)
+    }
+
     /// Whether a message may have to be reported or to wait, for which the fast path of sending has no means.
     var sendsWithEffects: Bool { self.configuration.clientEventLimit != nil || self.consumers.traceFrames }
 

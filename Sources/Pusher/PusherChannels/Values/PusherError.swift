@@ -23,11 +23,12 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
             self.value = value
         }
 
-        /// The name of the channel is empty, too long, or contains an invalid character; see ``PusherConfiguration/validatesChannelNames``.
+        /// The name of the channel is empty, too long, or contains an invalid character; see ``PusherConfiguration/validatesChannelNames`` and
+        /// ``PusherPublisher/validatesChannelNames``.
         public static let invalidChannelName = Code(.invalidChannelName)
         /// The name of the event is empty or too long, or the name of a client event doesn't start with `client-`.
         public static let invalidEventName = Code(.invalidEventName)
-        /// The data of the event exceeds 10 KiB.
+        /// The data of the event exceeds the limit: ``PusherConfiguration/eventDataLimit`` or ``PusherPublisher/eventDataLimit``.
         public static let dataTooLarge = Code(.dataTooLarge)
         /// The client isn't subscribed to the channel.
         public static let notSubscribed = Code(.notSubscribed)
@@ -179,9 +180,31 @@ extension PusherError {
         return PusherError(.encodingFailed, message, channel: channel, cause: error)
     }
 
-    static func dataTooLarge(_ event: String, _ size: Int, channel: String? = nil) -> PusherError {
-        let message = "The data of \(event) has \(size) bytes; the limit is \(EventName.maximumDataSize) bytes."
+    /// - Parameters:
+    ///   - setting: The property with the limit.
+    ///   - plainSize: The size before the encryption, if the data was encrypted.
+    static func dataTooLarge(
+        _ event: String, _ size: Int, limit: Int, setting: String, plainSize: Int? = nil, channel: String? = nil
+    ) -> PusherError {
+        // Base64 needs four bytes for three, and JSON and the nonce some more.
+        let encryption = plainSize.map { " when it is encrypted, a third more than its \($0) bytes" } ?? ""
+        let hint = "Send less, or increase `\(setting)` if your server accepts more."
+        let message = "The data of \(event) has \(size) bytes\(encryption); the limit is \(limit) bytes. \(hint)"
         return PusherError(.dataTooLarge, message, channel: channel)
+    }
+
+    /// - Parameter setting: The property that turns the check off.
+    static func invalidChannelName(_ channel: String, _ reason: String, setting: String) -> PusherError {
+        let hint = channel.isEmpty ? "" : " (If your server allows it, set `\(setting)` to false.)"
+        return PusherError(.invalidChannelName, reason + hint, channel: channel)
+    }
+
+    static func clientEventsNotAllowed(_ channel: String, _ kind: PusherChannelKind) -> PusherError {
+        let reason =
+            kind.isEncrypted
+            ? "encrypted channels don't allow client events, which the clients couldn't encrypt. Publish the event from your server."
+            : "only private and presence channels allow client events."
+        return PusherError(.clientEventsNotAllowed, "Cannot trigger events on \(channel): \(reason)", channel: channel)
     }
 
     /// Returns the master key for encrypted channels.

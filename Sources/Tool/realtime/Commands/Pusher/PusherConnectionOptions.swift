@@ -13,8 +13,9 @@ extension PusherAuthorizationOptions {
 
     /// Returns the options that a private channel or another option requires and that are missing.
     static func missing(_ arguments: Arguments) -> [String] {
-        if ["secret", "secret-file", "auth-endpoint"].contains(where: arguments.has) || arguments.environment("secret") != nil {
-            return []
+        if arguments.has("auth-endpoint") { return [] }
+        if ["secret", "secret-file"].contains(where: arguments.has) || arguments.environment("secret") != nil {
+            return arguments.missingEncryptionKey(for: arguments.positionals("CHANNEL"))
         }
         if let option = self.userOptions.first(where: arguments.has) {
             return ["'--secret SECRET' (or '--secret-file FILE') for '--\(option)'"]
@@ -53,6 +54,7 @@ struct PusherConnectionOptions: Sendable {
         .secret("The secret of the app, which authorizes private and presence channels locally."),
         .secretFile,
         .cluster,
+        .anyChannelNames,
         .header,
         .certificates,
         .proxy,
@@ -70,6 +72,7 @@ struct PusherConnectionOptions: Sendable {
     private let watchlist: [String]
     private let key: String
     private let headers: HTTPHeaders
+    private let validatesChannelNames: Bool
     private let network: NetworkOptions
 
     /// Whether there is what signing in a user requires.
@@ -81,6 +84,7 @@ struct PusherConnectionOptions: Sendable {
         self.authorization = try PusherAuthorizationOptions(arguments)
         self.watchlist = arguments.strings("watch")
         self.headers = try HTTPHeaders(arguments)
+        self.validatesChannelNames = !arguments.has("any-channel-names")
         self.network = try NetworkOptions(arguments)
         self.isVerbose = arguments.has("verbose")
     }
@@ -89,13 +93,17 @@ struct PusherConnectionOptions: Sendable {
     ///
     /// - Parameters:
     ///   - printer: The output.
+    ///   - configure: Changes the configuration before the client is created.
     ///   - operation: Connects the client and uses it.
     /// - Throws: The error of the operation, or the reason why the client can't be created.
     func run(
-        _ printer: LinePrinter, _ operation: (PusherClient) async throws(ToolFailure) -> Void
+        _ printer: LinePrinter, configure: (inout PusherConfiguration) -> Void = { _ in },
+        _ operation: (PusherClient) async throws(ToolFailure) -> Void
     ) async throws(ToolFailure) {
         let connections = OpenConnections()
-        let client = PusherClient(try await self.configuration(printer, connections))
+        var configuration = try await self.configuration(printer, connections)
+        configure(&configuration)
+        let client = PusherClient(configuration)
         let failure = await printer.printingQueue {
             do throws(ToolFailure) {
                 try await operation(client)
@@ -129,6 +137,7 @@ struct PusherConnectionOptions: Sendable {
         case nil: break
         }
         configuration.headers = self.headers
+        configuration.validatesChannelNames = self.validatesChannelNames
         try await self.network.apply(to: &configuration.transports)
         connections.follow(&configuration.transports.webSocket)
         // The command prints all updates, which the messages of other levels would repeat.

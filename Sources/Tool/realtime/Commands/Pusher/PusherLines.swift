@@ -138,8 +138,12 @@ extension ToolFailure {
 extension PusherError {
     /// The message in the words of the tool, whose users have no configuration.
     var messageOfTool: String {
-        self.message
-            .replacingText("`PusherConfiguration.path`", with: "the path of the URL")
-            .replacingText("set the encryption master key.", with: "specify its key with --encryption-key.")
+        let words = [
+            ("`PusherConfiguration.path`", "the path of the URL"), ("`PusherConfiguration.headers`", "'--header'"),
+            ("set `PusherConfiguration.validatesChannelNames` to false", "add '--any-channel-names'"),
+            ("set `PusherPublisher.validatesChannelNames` to false", "add '--any-channel-names'"),
+            ("`PusherConfiguration.eventDataLimit`", "'--event-data-limit'"), ("`PusherPublisher.eventDataLimit`", "'--event-data-limit'"),
+        ]
+        return words.reduce(self.message) { $0.replacingText($1.0, with: $1.1) }
     }
 }

@@ -1,5 +1,6 @@
 import CommandLineSupport
 import PusherChannels
+import PusherWire
 import RealtimeCore
 import RealtimeTransports
 
@@ -27,6 +28,14 @@ extension OptionSpec {
         "encryption-key-file", "FILE", "A file that contains only the encryption key.", completion: .files)
     static let userInfo = OptionSpec.value(
         "user-info", "JSON", "Information about the user for the other members of presence channels.")
+    static let anyChannelNames = OptionSpec.flag(
+        "any-channel-names", "Accept names of channels and users that the Pusher service would reject, for a server that allows them.")
+
+    /// - Parameter help: What is limited.
+    static func eventDataLimit(_ help: String) -> OptionSpec {
+        .value("event-data-limit", "BYTES", "\(help) The default is that of the Pusher service, 10240.", as: .integer(0...Int.max))
+    }
+
     static let cluster = OptionSpec.value("cluster", "NAME", "A cluster of Pusher's own service, such as eu, instead of URL.")
 }
 
@@ -38,6 +47,13 @@ extension Arguments {
             throw self.usageError("Invalid value '\(text)' for '--user-info': must be JSON, such as {\"name\":\"Anna\"}")
         }
         return info
+    }
+
+    /// Returns the option for the encryption key, if a channel requires it and it is missing.
+    func missingEncryptionKey(for channels: [String]) -> [String] {
+        if self.has("encryption-key") || self.has("encryption-key-file") || self.environment("encryption-key") != nil { return [] }
+        guard let channel = channels.first(where: { ChannelName.kind(of: $0).isEncrypted }) else { return [] }
+        return ["'--encryption-key KEY' (or '--encryption-key-file FILE') for '\(channel)'"]
     }
 
     /// Returns the secret of a command that declares it as required.
@@ -59,7 +75,7 @@ struct PusherAPIOptions: Sendable {
         [
             .appID("The ID of the app.", .required), .key("The key of the app.", .required),
             .secret("The secret of the app, which signs the request.", .requiredWithout(option: "secret-file")), .secretFile, .cluster,
-            .certificates, .proxy,
+            .certificates, .proxy, .anyChannelNames,
         ] + own + [.json, .verbose("Also print the request and the response, without the signature.")]
     }
 
@@ -68,18 +84,22 @@ struct PusherAPIOptions: Sendable {
     private let key: String
     private let secret: Secret
     private let encryptionKey: Secret?
+    private let validatesChannelNames: Bool
+    let eventDataLimit: Int?
     private let network: NetworkOptions
     private let isVerbose: Bool
 
     /// - Parameters:
     ///   - next: The positional that follows `URL`.
-    ///   - encrypts: Whether the command has the options for the encryption key.
-    init(_ arguments: Arguments, next: String, encrypts: Bool = false) throws(UsageError) {
+    ///   - publishes: Whether the command has the options for the encryption key and for the size of an event.
+    init(_ arguments: Arguments, next: String, publishes: Bool = false) throws(UsageError) {
         self.service = try PusherService(arguments, next: next)
         self.appID = arguments.required(option: "app-id")
         self.key = arguments.required(option: "key")
         self.secret = try arguments.requiredSecret()
-        self.encryptionKey = encrypts ? try Secret(arguments, "encryption-key") : nil
+        self.encryptionKey = publishes ? try Secret(arguments, "encryption-key") : nil
+        self.validatesChannelNames = !arguments.has("any-channel-names")
+        self.eventDataLimit = publishes ? arguments.integer("event-data-limit") : nil
         self.network = try NetworkOptions(arguments)
         self.isVerbose = arguments.has("verbose")
     }
@@ -93,13 +113,17 @@ struct PusherAPIOptions: Sendable {
         if self.isVerbose {
             http = HTTPTrace.transport(http, redact: HTTPTrace.redactSignature) { console.print($0) }
         }
-        return switch self.service {
-        case .cluster(let cluster):
-            PusherPublisher(
-                appID: self.appID, key: self.key, secret: secret, cluster: cluster, encryptionMasterKey: encryptionKey, http: http)
-        case .endpoint(let endpoint):
-            PusherPublisher(
-                appID: self.appID, key: self.key, secret: secret, endpoint: endpoint, encryptionMasterKey: encryptionKey, http: http)
-        }
+        var publisher =
+            switch self.service {
+            case .cluster(let cluster):
+                PusherPublisher(
+                    appID: self.appID, key: self.key, secret: secret, cluster: cluster, encryptionMasterKey: encryptionKey, http: http)
+            case .endpoint(let endpoint):
+                PusherPublisher(
+                    appID: self.appID, key: self.key, secret: secret, endpoint: endpoint, encryptionMasterKey: encryptionKey, http: http)
+            }
+        publisher.validatesChannelNames = self.validatesChannelNames
+        if let eventDataLimit { publisher.eventDataLimit = eventDataLimit }
+        return publisher
     }
 }

@@ -20,7 +20,9 @@ struct PusherPublishCommand: Command {
         options: PusherAPIOptions.options([
             .value("socket-id", "ID", "The socket ID of a client to exclude from delivery."),
             .encryptionKey("The key of the app for encrypted channels"), .encryptionKeyFile,
+            .eventDataLimit("The maximum size of the data, for a server that accepts more."),
         ]),
+        missing: { $0.missingEncryptionKey(for: [$0.positional("CHANNEL")].compactMap(\.self)) },
         examples: [
             #"pusher publish http://127.0.0.1:8080 --app-id app --key key --secret secret prices price '{"value":12.5}'"#,
             "pusher publish http://127.0.0.1:8080 --app-id app --key key --secret secret prices price - < price.json",
@@ -33,7 +35,7 @@ struct PusherPublishCommand: Command {
     let excludedSocketID: String?
 
     init(_ arguments: Arguments) throws(UsageError) {
-        self.api = try PusherAPIOptions(arguments, next: "CHANNEL", encrypts: true)
+        self.api = try PusherAPIOptions(arguments, next: "CHANNEL", publishes: true)
         self.channel = arguments.required(positional: "CHANNEL")
         self.event = arguments.required(positional: "EVENT")
         self.data = arguments.required(positional: "DATA")
@@ -45,7 +47,7 @@ struct PusherPublishCommand: Command {
 
     func run(_ console: Console) async throws(ToolFailure) {
         let publisher = try await self.api.publisher(console)
-        let data = try await Input.data(self.data)
+        let data = try await Input.data(self.data, eventDataLimit: self.api.eventDataLimit)
         do throws(PusherError) {
             if let user = UserID.user(ofChannel: self.channel) {
                 try await publisher.sendToUser(user, self.event, data: data)
@@ -64,8 +66,12 @@ struct PusherPublishCommand: Command {
 
 extension Input {
     /// Returns the data of an event: an argument, or standard input for `-`.
-    static func data(_ argument: String) async throws(ToolFailure) -> String {
+    ///
+    /// - Parameter eventDataLimit: The limit of the event, if it isn't the default.
+    static func data(_ argument: String, eventDataLimit: Int?) async throws(ToolFailure) -> String {
+        guard argument == "-" else { return argument }
         // Above the limit of an event, whose error then states the size.
-        argument == "-" ? try await Input.standard(limit: 1 << 20) : argument
+        let limit = max(1 << 20, eventDataLimit ?? 0)
+        return try await Input.standard(limit: limit == .max ? limit : limit + 1)
     }
 }

@@ -141,11 +141,12 @@ struct PusherSignCommand: Command {
             .value("user-id", "ID", "The ID of the user, for a presence channel or to sign in."),
             .userInfo,
             .value("watch", "ID", "The ID of a user whom the user who signs in watches. Can be repeated.", isRepeatable: true),
-            .json,
+            .anyChannelNames, .json,
         ],
         missing: { arguments in
+            let key = arguments.missingEncryptionKey(for: [arguments.positional("CHANNEL")].compactMap(\.self))
             let needsUser = arguments.positional("SOCKET") != nil && arguments.positional("CHANNEL")?.hasPrefix("presence-") != false
-            return needsUser && !arguments.has("user-id") ? ["'--user-id ID'"] : []
+            return key + (needsUser && !arguments.has("user-id") ? ["'--user-id ID'"] : [])
         },
         examples: [
             "pusher sign 123.456 private-orders --key key --secret secret",
@@ -159,6 +160,7 @@ struct PusherSignCommand: Command {
     let encryptionKey: Secret?
     let user: PusherMember?
     let watchlist: [String]
+    let validatesChannelNames: Bool
 
     init(_ arguments: Arguments) throws(UsageError) {
         self.socketID = arguments.required(positional: "SOCKET")
@@ -169,6 +171,7 @@ struct PusherSignCommand: Command {
         let info = try arguments.userInfo()
         self.user = arguments.string("user-id").map { PusherMember(id: $0, info: info) }
         self.watchlist = arguments.strings("watch")
+        self.validatesChannelNames = !arguments.has("any-channel-names")
         if self.channel != nil, !self.watchlist.isEmpty { throw arguments.usageError("Specify either CHANNEL or '--watch', not both") }
     }
 
@@ -180,9 +183,10 @@ struct PusherSignCommand: Command {
 
     private func line(_ secret: String, _ encryptionKey: String?) throws(PusherError) -> Line {
         // Signing sends no request, so the ID and the endpoint have no meaning.
-        let publisher = PusherPublisher(
+        var publisher = PusherPublisher(
             appID: "", key: self.key, secret: secret, endpoint: Endpoint(scheme: "http", host: "localhost", port: 80),
             encryptionMasterKey: encryptionKey)
+        publisher.validatesChannelNames = self.validatesChannelNames
         var json = JSONObject()
         if let channel {
             let signed = try publisher.authorize(socketID: self.socketID, channel: channel, user: self.user)

@@ -20,6 +20,7 @@ struct PusherTriggerCommand: Command {
             PositionalSpec("DATA", "The data of the event: JSON or text. With -, it is read from standard input."),
         ],
         options: PusherConnectionOptions.options + [
+            .eventDataLimit("The maximum size of the data, for a server that accepts more."),
             .timeout("Exit with status 1 if subscribing takes longer. The default is 30 seconds."),
             .json, .timestamps,
             .verbose("Also print every frame that is sent or received, without signatures."),
@@ -33,6 +34,7 @@ struct PusherTriggerCommand: Command {
     let channel: String
     let event: String
     let data: String
+    let eventDataLimit: Int?
     let timeout: Duration
 
     init(_ arguments: Arguments) throws(UsageError) {
@@ -40,14 +42,17 @@ struct PusherTriggerCommand: Command {
         self.channel = arguments.required(positional: "CHANNEL")
         self.event = arguments.required(positional: "EVENT")
         self.data = arguments.required(positional: "DATA")
+        self.eventDataLimit = arguments.integer("event-data-limit")
         self.timeout = arguments.duration("timeout") ?? .seconds(30)
     }
 
     func run(_ console: Console) async throws(ToolFailure) {
-        let text = try await Input.data(self.data)
+        let text = try await Input.data(self.data, eventDataLimit: self.eventDataLimit)
         let data = (try? JSONValue(parsing: text)) ?? .string(text)
         let limit = TimeLimit(self.timeout)
-        try await self.connection.run(LinePrinter(console)) { client throws(ToolFailure) in
+        let printer = LinePrinter(console)
+        try await self.connection.run(printer, configure: { if let limit = self.eventDataLimit { $0.eventDataLimit = limit } }) {
+            client throws(ToolFailure) in
             do throws(PusherError) {
                 try await self.trigger(data, with: client, limit)
             } catch {

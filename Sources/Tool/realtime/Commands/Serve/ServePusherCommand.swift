@@ -41,8 +41,12 @@ struct ServePusherCommand: Command {
                 """),
             .value(
                 "profile", "NAME",
-                "The server to imitate, in the form of its frames: pusher (default), soketi, reverb, slanger or sockudo.",
+                "The server to imitate, in the form of its frames and its limits: pusher (default), soketi, reverb, slanger or sockudo.",
                 completion: .values(["pusher", "soketi", "reverb", "slanger", "sockudo"])),
+            .value(
+                "event-data-limit", "BYTES", "The maximum size of the data of an event. The default is that of the profile, such as 10240.",
+                as: .integer(0...Int.max)),
+            .flag("any-channel-names", "Accept names of channels that the Pusher service would reject."),
             .json, .timestamps,
             .verbose("Also print every frame that is received or sent, without signatures."),
         ],
@@ -66,6 +70,8 @@ struct ServePusherCommand: Command {
     let webhooks: [Endpoint]
     let authEndpoint: String?
     let profile: PusherServerProfile
+    let eventDataLimit: Int?
+    let allowsAnyChannelNames: Bool
     let isVerbose: Bool
 
     private static let profiles: [String: PusherServerProfile] = [
@@ -97,6 +103,8 @@ struct ServePusherCommand: Command {
             throw arguments.usageError("Invalid value '\(name)' for '--profile': must be pusher, soketi, reverb, slanger or sockudo")
         }
         self.profile = profile
+        self.eventDataLimit = arguments.integer("event-data-limit")
+        self.allowsAnyChannelNames = arguments.has("any-channel-names")
         self.isVerbose = arguments.has("verbose")
     }
 
@@ -136,7 +144,7 @@ struct ServePusherCommand: Command {
 
     func run(_ console: Console) async throws(ToolFailure) {
         var apps = self.apps.isEmpty ? [try await self.singleApp()] : self.apps
-        for index in apps.indices { apps[index].profile = self.profile }
+        for index in apps.indices { self.configure(&apps[index]) }
         let printer = LinePrinter(console)
         let log = LogSink(minimumLevel: .warning) { printer.enqueue(.error($2)) }
         let webhooks = self.webhooks.isEmpty ? nil : PusherServerWebhooks(self.webhooks)
@@ -159,6 +167,16 @@ struct ServePusherCommand: Command {
         }
     }
 
+    /// Changes what all apps have in common.
+    func configure(_ app: inout PusherApp) {
+        app.profile = self.profile
+        if self.allowsAnyChannelNames { app.validatesChannelNames = false }
+        guard let eventDataLimit else { return }
+        app.eventDataLimit = eventDataLimit
+        // Escaping the characters of a text makes it up to six times as long.
+        app.messageLimit = max(app.messageLimit, min(eventDataLimit, .max / 6 - 1024) * 6 + 1024)
+    }
+
     /// Returns the app of the options other than `--app`.
     private func singleApp() async throws(ToolFailure) -> PusherApp {
         let random = PusherApp.random()
@@ -171,7 +189,8 @@ struct ServePusherCommand: Command {
     private func listener(_ app: PusherApp, _ printer: LinePrinter) -> any Listener {
         var limits = ListenerLimits()
         // The server rejects larger messages; the listener doesn't read them. Some room between the two lets the server explain.
-        limits.messageBytes = 2 * app.messageLimit
+        limits.messageBytes = 2 * min(app.messageLimit, .max / 2)
+        limits.bodyBytes = max(limits.bodyBytes, app.messageLimit)
         let listener = SocketListener(host: self.host, port: self.port, tls: self.tls, limits: limits)
         guard self.isVerbose else { return listener }
         let frames = PusherFrameTrace { printer.enqueue($0) }
