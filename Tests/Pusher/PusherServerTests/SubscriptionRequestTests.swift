@@ -26,8 +26,11 @@ import Testing
     private static let socketID = "1.2"
 
     /// A request with a valid signature.
-    private static func signed(_ channel: String, _ channelData: String? = nil) -> String {
-        let auth = ChannelSignature.token(key: "key", secret: "secret", socketID: Self.socketID, channel: channel, channelData: channelData)
+    ///
+    /// - Parameter signsData: Whether the signature covers the data.
+    private static func signed(_ channel: String, _ channelData: String? = nil, signsData: Bool = true) -> String {
+        let signedData = signsData ? channelData : nil
+        let auth = ChannelSignature.token(key: "key", secret: "secret", socketID: Self.socketID, channel: channel, channelData: signedData)
         var json: JSONObject = ["channel": .string(channel), "auth": .string(auth)]
         if let channelData { json["channel_data"] = .string(channelData) }
         var writer = JSONWriter()
@@ -86,6 +89,18 @@ import Testing
             change: { client, _ in
                 client = Client(connection: client.connection, socketID: "1.3")
             }, rejection: unsigned),
+        Row(testDescription: "a private channel with signed data", request: signed("private-a", #"{"user_id":"anna"}"#)),
+        Row(
+            testDescription: "a private channel with data that isn't signed",
+            request: signed("private-a", #"{"user_id":"anna"}"#, signsData: false), rejection: unsigned),
+        Row(testDescription: "a private channel with empty data", request: signed("private-a", "", signsData: false)),
+        Row(
+            testDescription: "a private channel with data that soketi doesn't sign",
+            request: signed("private-a", #"{"user_id":"anna"}"#, signsData: false), change: { $1.profile = .soketi }),
+        Row(
+            testDescription: "a presence channel with a member who isn't signed",
+            request: signed("presence-a", #"{"user_id":"anna"}"#, signsData: false), change: { $1.profile = .soketi },
+            rejection: (4009, "The connection is not authorized to subscribe to presence-a: missing or invalid signature")),
         Row(
             testDescription: "a presence channel with its member", request: signed("presence-a", #"{"user_id":"anna"}"#), user: "anna"),
         Row(

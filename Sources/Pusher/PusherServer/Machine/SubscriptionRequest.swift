@@ -55,7 +55,7 @@ struct SubscriptionRequest: Sendable {
         guard let channel = data["channel"]?.string else { throw .missing("channel") }
         self.channel = channel
         self.auth = data["auth"]?.string
-        self.channelData = ChannelName.kind(of: channel).isPresence ? data["channel_data"]?.string : nil
+        self.channelData = data["channel_data"]?.string
         // A literal `nil` could be a JSON value.
         if let filter = data["filter"] ?? data["tags_filter"], filter != .null { self.filter = filter } else { self.filter = .none }
     }
@@ -97,12 +97,20 @@ struct SubscriptionRequest: Sendable {
         }
     }
 
+    /// The data that the signature covers: servers check it over what was sent.
+    ///
+    /// - Source: Reverb (`InteractsWithPrivateChannels.php`); soketi only has the data of presence channels in the signature.
+    private func signedData(_ app: PusherApp) -> String? {
+        if ChannelName.kind(of: self.channel).isPresence { return self.channelData }
+        return app.profile.signsAllChannelData && self.channelData?.isEmpty == false ? self.channelData : nil
+    }
+
     /// Checks the signature, and returns the member of a presence channel.
     private func member(_ client: Client, _ app: PusherApp) throws(Rejection) -> PresenceUser? {
         let kind = ChannelName.kind(of: self.channel)
         guard kind.needsAuthorization else { return nil }
         let expected = ChannelSignature.token(
-            key: app.key, secret: app.secret, socketID: client.socketID, channel: self.channel, channelData: self.channelData)
+            key: app.key, secret: app.secret, socketID: client.socketID, channel: self.channel, channelData: self.signedData(app))
         guard let auth, ChannelSignature.isEqual(auth, expected) else { throw self.invalidSignature(client, app) }
         guard kind.isPresence else { return nil }
         if self.channelData == nil, let user = client.user { return user }
@@ -114,7 +122,7 @@ struct SubscriptionRequest: Sendable {
     }
 
     private func invalidSignature(_ client: Client, _ app: PusherApp) -> Rejection {
-        let signed = "\(client.socketID):\(self.channel)" + (self.channelData.map { ":\($0)" } ?? "")
+        let signed = "\(client.socketID):\(self.channel)" + (self.signedData(app).map { ":\($0)" } ?? "")
         let quotation = "Invalid signature: Expected HMAC SHA256 hex digest of \(signed), but got \(self.auth ?? "")"
         let purpose = app.profile.errorsNameChannel ? " to subscribe to \(self.channel)" : ""
         return Rejection(
