@@ -377,8 +377,13 @@ private struct Price: Codable, Equatable {
         (HTTPResponse(status: 403, headers: ["X": "y"], text: "no"), "the server rejected the subscription with status 403"),
         (HTTPResponse(status: 302), "redirects with status 302"),
         (HTTPResponse(status: 500), "status 500"),
-        (HTTPResponse(status: 200, text: "<html>"), "must be a JSON object with a string \"auth\""),
-        (HTTPResponse(status: 200, text: "[]"), "must be a JSON object"),
+        (HTTPResponse(status: 200, text: "<html>"), "must be a JSON object with a string \"auth\", but it is a page of HTML."),
+        (HTTPResponse(status: 200, text: "[]"), "must be a JSON object with a string \"auth\", but it is other JSON."),
+        (HTTPResponse(status: 200, text: ""), "but it is empty."), (HTTPResponse(status: 200, text: "true"), "but it is other JSON."),
+        (HTTPResponse(status: 200, text: #""{}""#), "but it is a string."), (HTTPResponse(status: 200, text: "no"), "but it isn't JSON."),
+        (HTTPResponse(status: 200, text: #"{"auth":1}"#), #"but "auth" isn't a string."#),
+        (HTTPResponse(status: 200, text: #"{"key":"k"}"#), #"but it has no "auth"."#),
+        (HTTPResponse(status: 200, text: #"{"data":{"auth":"k:s"}}"#), #"but "auth" is inside another object, "data"."#),
     ])
     func `the error for a failed authorization contains the reason`(row: (response: HTTPResponse, reason: String)) async throws {
         let pusher = try await InMemoryPusher()

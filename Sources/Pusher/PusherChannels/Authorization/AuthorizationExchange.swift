@@ -42,6 +42,7 @@ struct AuthorizationFailure: Error {
 struct AuthorizationAnswer {
     /// The JSON in the response, or `null` if it isn't JSON.
     var json: JSONValue
+    var body: ResponseBody
     var status: Int
     /// The endpoint that answered, if the request was redirected.
     var redirectedTo: Endpoint?
@@ -80,8 +81,9 @@ extension HTTPRequest {
         default: throw rejected("the server responded with status \(summary)")
         }
         // The body of an invalid response stays out of the error: it may contain a token.
-        let json = (try? JSONValue(parsing: response.body)) ?? .null
-        return AuthorizationAnswer(json: json, status: status, redirectedTo: endpoint == self.endpoint ? nil : endpoint)
+        let body = ResponseBody(response.body)
+        return AuthorizationAnswer(
+            json: (try? body.json()) ?? .null, body: body, status: status, redirectedTo: endpoint == self.endpoint ? nil : endpoint)
     }
 
     /// Sends the request of one channel.
@@ -90,7 +92,8 @@ extension HTTPRequest {
     ) async throws(AuthorizationFailure) -> PusherChannelAuthorization {
         let answer = try await self.authorization(of: "subscription", over: http)
         guard let authorization = PusherChannelAuthorization(answer.json) else {
-            let reason = "the response\(answer.origin) must be a JSON object with a string \"auth\"."
+            let problem = answer.body.problem(strings: ["auth"]) ?? ""
+            let reason = "the response\(answer.origin) must be a JSON object with a string \"auth\", but \(problem)."
             throw AuthorizationFailure(reason, status: answer.status)
         }
         return authorization
@@ -164,7 +167,9 @@ extension PusherAuthorizationEndpoint {
         do throws(AuthorizationFailure) {
             let answer = try await self.request([("socket_id", socketID)]).authorization(of: "user", over: http)
             guard let auth = answer.json["auth"]?.string, let userData = answer.json["user_data"]?.string else {
-                let reason = "the response\(answer.origin) must be a JSON object with the strings \"auth\" and \"user_data\"."
+                let problem = answer.body.problem(strings: ["auth", "user_data"]) ?? ""
+                let reason =
+                    "the response\(answer.origin) must be a JSON object with the strings \"auth\" and \"user_data\", but \(problem)."
                 throw AuthorizationFailure(reason, status: answer.status)
             }
             return PusherUserAuthentication(auth: auth, userData: userData)

@@ -1,6 +1,8 @@
 import Foundation
 import NWWebSocket
 import PusherChannels
+import PusherWire
+import RealtimeCoding
 import RealtimeCore
 import RealtimeCrypto
 import RealtimeEncoding
@@ -18,6 +20,7 @@ struct AuthorizationFailure: Error, @unchecked Sendable {
     var error: NSError?
     /// Whether no request was made.
     var isLocal = false
+    private(set) var isInvalidResponse = false
     /// The reason, if no response contains it.
     private var message: String?
 
@@ -30,6 +33,15 @@ struct AuthorizationFailure: Error, @unchecked Sendable {
         self.error = NSError(domain: "com.pusher.PusherSwift", code: 0, userInfo: [NSLocalizedFailureReasonErrorKey: message])
         self.isLocal = isLocal
         self.message = message
+    }
+
+    /// A failure because of the content of a response.
+    ///
+    /// - Parameter message: The reason, without the content, which may contain a token.
+    init(_ message: String, in response: URLResponse?) {
+        self.init(message, isLocal: false)
+        self.response = response
+        self.isInvalidResponse = true
     }
 
     /// The reason in one sentence, without the response, which may contain secrets.
@@ -152,14 +164,19 @@ extension PusherConnection {
         _ data: Data?, _ response: URLResponse?, _ error: NSError?
     ) -> Result<PusherAuth, AuthorizationFailure> {
         if let error { return .failure(AuthorizationFailure(response: response, error: error)) }
+        let body = ResponseBody(data.map { Array($0) } ?? [])
         let text = data.map { String(decoding: $0, as: UTF8.self) }
-        guard let http = response as? HTTPURLResponse, http.statusCode == 200 || http.statusCode == 201, let text else {
+        guard let http = response as? HTTPURLResponse, http.statusCode == 200 || http.statusCode == 201 else {
             return .failure(AuthorizationFailure(response: response, data: text))
         }
-        guard let json = FoundationJSON.object(text), let auth = json["auth"] as? String else {
-            return .failure(AuthorizationFailure(response: response))
+        if let problem = body.problem(strings: ["auth"]) {
+            let place = http.url.map { " of \($0.host ?? "")\($0.path)" } ?? ""
+            let message = "The response\(place) must be a JSON object with a string \"auth\", but \(problem)."
+            return .failure(AuthorizationFailure(message, in: response))
         }
+        let json = (try? body.json()) ?? .null
         return .success(
-            PusherAuth(auth: auth, channelData: json["channel_data"] as? String, sharedSecret: json["shared_secret"] as? String))
+            PusherAuth(
+                auth: json["auth"]?.string ?? "", channelData: json["channel_data"]?.string, sharedSecret: json["shared_secret"]?.string))
     }
 }

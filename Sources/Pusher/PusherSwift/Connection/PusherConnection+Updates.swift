@@ -277,6 +277,7 @@ extension PusherConnection {
         let frame = ["event": "pusher:subscription_error", "channel": channel.name, "data": failure.data ?? ""]
         if !isDelivered, let event = PusherEvent(frame) { self.pass(event) }
         if failure.isLocal { self.log(.unableToSubscribe(channel.name)) }
+        if failure.isInvalidResponse { self.log(.invalidAuthorization(channel.name, failure.reason)) }
     }
 }
 

@@ -25,6 +25,10 @@ struct LogText: Sendable, Hashable {
     static let intentionalDisconnection = LogText("Deliberate disconnection - skipping reconnect attempts")
     static let attemptsExhausted = LogText("Max reconnect attempts reached")
     static func unableToSubscribe(_ channel: String) -> LogText { LogText("Unable to subscribe to channel:", channel) }
+    static func invalidAuthorization(_ channel: String, _ reason: String) -> LogText {
+        LogText(.error, "Unable to authorize the subscription to \(channel):", reason)
+    }
+
     static let channelDataMissing = LogText("Attempting to subscribe to presence channel but no channelData value provided")
     static let authorizationMissing = LogText("Auth info passed to authorizer completionHandler was nil")
     static let authUnsupported = LogText(
