@@ -98,7 +98,7 @@ package struct PresenceUser: Sendable {
         return ids.map { PresenceUser(id: $0, info: hash[$0]) }
     }
 
-    static func text(_ value: JSONValue) -> String? {
+    package static func text(_ value: JSONValue) -> String? {
         value.string ?? value.number.map { "\($0)" }
     }
 }

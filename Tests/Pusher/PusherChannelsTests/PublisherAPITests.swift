@@ -197,7 +197,7 @@ import Testing
         try await expectEqual(self.publisher("ok").trigger("a", on: ["b"], data: 1), [:])
     }
 
-    @Test(arguments: ["", "nonsense", "[]", "{}", #"{"channels":5,"users":{},"occupied":1,"batch":[]}"#])
+    @Test(arguments: ["", "nonsense", "[]", "{}", #"{"channels":5,"users":5,"occupied":1,"batch":[]}"#])
     func `an invalid response is an error with the name of the call`(body: String) async throws {
         let publisher = try await self.publisher(body)
         func error(_ call: () async throws -> Void) async -> PusherError? { await #expect(throws: PusherError.self) { try await call() } }
@@ -219,6 +219,51 @@ import Testing
         expect(
             error?.code == .rejected && error?.status == 404 && error?.message.contains("the request with status 404: No such app.") == true
         )
+    }
+
+    @Test func `a page in place of the response to an event is an error`() async throws {
+        let publisher = try await self.publisher("\n<!DOCTYPE html><title>Sign in</title>")
+        let event = try PusherBatchEvent("a", on: "b", data: 1)
+        let calls: [() async throws -> Void] = [
+            { try await publisher.publish("a", to: "b", data: 1) }, { try await publisher.triggerBatch([event]) },
+            { try await publisher.sendToUser("anna", "a", data: 1) }, { try await publisher.terminateConnections(ofUser: "anna") },
+        ]
+        for call in calls {
+            let error = await #expect(throws: PusherError.self) { try await call() }
+            expect(error?.code == .failed && error?.message.contains("it is a page of HTML") == true, "\(String(describing: error))")
+        }
+    }
+
+    @Test(arguments: [
+        #"{"users":{"0":{"id":1},"2":{"id":"3"}}}"#, #"{"users":[{"id":1},{"id":"3"}]}"#,
+        "\u{FEFF}" + #"{"users":[{"id":"1"},{"id":3}]}"#,
+    ])
+    func `the users of a channel are understood in the forms of several servers`(body: String) async throws {
+        try await expectEqual(self.publisher(body).users(of: "presence-a").map(\.id), ["1", "3"])
+    }
+
+    @Test func `an ID of more than 64 bits keeps its digits`() async throws {
+        let id = "123456789012345678901234567890"
+        try await expectEqual(self.publisher(#"{"users":[{"id":\#(id)}]}"#).users(of: "presence-a").map(\.id), [id])
+    }
+
+    @Test func `Reverb's answer for a channel without subscribers is an empty list, and another one is an error`() async throws {
+        try await expectEqual(self.publisher("{}", status: 404).users(of: "presence-a"), [])
+        let error = await #expect(throws: PusherError.self) { try await self.publisher("No app", status: 404).users(of: "presence-a") }
+        expectEqual(error?.status, 404)
+    }
+
+    @Test(arguments: [
+        (
+            #"{"name":["The name field is required."],"data":["The data must be a string."]}"#,
+            "The name field is required. The data must be a string."
+        ),
+        (#"{"message":"The name field is required.","errors":{"name":["…"]}}"#, "422: The name field is required."),
+    ])
+    func `the reasons of an invalid request are in the error`(body: String, reason: String) async throws {
+        let publisher = try await self.publisher(body, status: 422)
+        let error = await #expect(throws: PusherError.self) { try await publisher.publish("a", to: "b", data: 1) }
+        expectEqual(error?.message.contains(reason), true, "\(error?.message ?? "")")
     }
 
     // MARK: Signing

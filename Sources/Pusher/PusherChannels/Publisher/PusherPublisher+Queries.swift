@@ -57,8 +57,24 @@ extension PusherPublisher {
             throw PusherError(.invalidChannelName, "\(channel) is not a presence channel, and has no list of users.", channel: channel)
         }
         let call = Call("users(of:)")
-        let response = try await self.send("GET", "channels/\(PercentEncoding.encode(channel))/users", call)
-        return try self.decode(response, call) { try JSONValueDecoder().decode([PusherChannelUser].self, from: $0["users"] ?? .null) }
+        let response: HTTPResponse
+        do throws(PusherError) {
+            response = try await self.send("GET", "channels/\(PercentEncoding.encode(channel))/users", call)
+        } catch {
+            // Reverb knows no channel without subscribers. It answers for an unknown app with a text.
+            guard error.status == 404, let body = (error.cause as? TransportError)?.response?.body,
+                (try? ResponseBody(body).json()) == .object(JSONObject())
+            else { throw error }
+            return []
+        }
+        return try self.decode(response, call) { json in
+            // A list in PHP whose elements don't have consecutive numbers is an object.
+            guard let users = json["users"]?.array ?? json["users"]?.object?.map(\.value) else { throw PusherFrameError.missing("users") }
+            return try users.map { user in
+                guard let id = user["id"].flatMap(PresenceUser.text) else { throw PusherFrameError.missing("id") }
+                return PusherChannelUser(id: id)
+            }
+        }
     }
 
     /// Closes all connections of a user who has signed in.
@@ -93,7 +109,7 @@ extension PusherPublisher {
         _ response: HTTPResponse, _ call: Call, _ decode: (JSONValue) throws -> Value
     ) throws(PusherError) -> Value {
         do {
-            return try decode(try JSONValue(parsing: response.body))
+            return try decode(try ResponseBody(response.body).json())
         } catch let error as JSONError {
             throw self.invalidResponse(response, call, "it is not JSON", cause: error)
         } catch let error as DecodingError {

@@ -247,8 +247,15 @@ extension PusherPublisher {
         }
     }
 
+    /// Sends a request whose response need not contain anything.
     func post(_ body: JSONObject, to path: String, _ call: Call) async throws(PusherError) -> HTTPResponse {
-        try await self.send("POST", path, body: JSONValue.object(body).bytes, call)
+        try self.checked(try await self.send("POST", path, body: JSONValue.object(body).bytes, call), call)
+    }
+
+    /// Checks that it isn't a proxy or a web site that has answered, with a page.
+    private func checked(_ response: HTTPResponse, _ call: Call) throws(PusherError) -> HTTPResponse {
+        guard ResponseBody(response.body).isPage else { return response }
+        throw self.invalidResponse(response, call, "it is a page of HTML. Check the host, the port and the path, and a proxy in between")
     }
 
     /// Sends a request and returns the response, whose status is 2xx.
@@ -291,13 +298,19 @@ extension PusherPublisher {
 }
 
 extension HTTPResponse {
-    /// The summary of the response, without signatures and users' data. Of a JSON object, it contains the text of `error` or `message` alone.
+    /// The summary of the response, without signatures and users' data. Of a JSON object, it contains the text of `error` or `message` alone,
+    /// or those of an invalid request.
     fileprivate var explanation: String {
         var response = self
-        if let object = try? JSONValue(parsing: self.body).object {
-            response.body = Array((object["error"]?.string ?? object["message"]?.string ?? "").utf8)
+        if let object = try? ResponseBody(self.body).json().object {
+            response.body = Array((object["error"]?.string ?? object["message"]?.string ?? Self.reasons(object)).utf8)
         }
         return ServerError.redacted(response.summary)
+    }
+
+    /// The texts about each field that Laravel sends for an invalid request: `{"name":["The name field is required."]}`.
+    private static func reasons(_ object: JSONObject) -> String {
+        object.flatMap { $0.value.array?.compactMap(\.string) ?? [] }.joined(separator: " ")
     }
 }
 
