@@ -90,11 +90,13 @@ package struct PresenceUser: Sendable {
 
     /// Returns the users of `{"presence":{"ids":[…],"hash":{…}}}`, the data of a successful subscription.
     ///
-    /// If `ids` is missing, the IDs are the keys of `hash`.
+    /// If `ids` is missing, the IDs are the keys of `hash`. In PHP, an object whose keys are 0, 1 and so on is a list, and a list whose numbers
+    /// have gaps is an object.
     package static func list(_ data: JSONValue) throws(PusherFrameError) -> [PresenceUser] {
         guard let presence = data["presence"]?.object else { throw .missing("presence") }
-        let hash = presence["hash"]?.object ?? JSONObject()
-        let ids = presence["ids"]?.array?.compactMap(Self.text) ?? hash.keys
+        let list = presence["hash"]?.array?.enumerated().map { (key: "\($0.offset)", value: $0.element) }
+        let hash = presence["hash"]?.object ?? JSONObject(list ?? [])
+        let ids = (presence["ids"]?.array ?? presence["ids"]?.object?.map(\.value))?.compactMap(Self.text) ?? hash.keys
         return ids.map { PresenceUser(id: $0, info: hash[$0]) }
     }
 

@@ -77,9 +77,9 @@ extension PusherWebhookEvent {
         case .memberAdded: return userID.map { .memberAdded(channel: channel, userID: $0) }
         case .memberRemoved: return userID.map { .memberRemoved(channel: channel, userID: $0) }
         case .clientEvent:
-            guard let event = json["event"]?.string, let data = json["data"].map({ $0.string ?? $0.description }),
-                let socketID = json["socket_id"]?.string
-            else { return nil }
+            guard let event = json["event"]?.string, let socketID = json["socket_id"]?.string else { return nil }
+            // soketi omits the data of an event that has none.
+            let data = json["data"].map { $0 == .null ? "" : $0.string ?? $0.description } ?? ""
             return .clientEvent(channel: channel, event: event, data: data, socketID: socketID, userID: userID)
         case .cacheMiss: return .cacheMiss(channel: channel)
         case .subscriptionCount: return json["subscription_count"]?.int.map { .subscriptionCount(channel: channel, count: $0) }

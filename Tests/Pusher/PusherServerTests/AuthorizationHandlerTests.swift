@@ -278,7 +278,7 @@ import Testing
         let id = try #require(fields["user_id"])
         let count = id.hasPrefix("x") ? Int(id.dropFirst()) : nil
         let userID = count.map { String(repeating: "x", count: $0) } ?? id
-        let info = fields["info"].map { JSONValue.string(String(repeating: $0, count: 1_023)) }
+        let info = fields["info"].map { ["n": .string(String(repeating: $0, count: 1_017))] as JSONValue }
         let handler = PusherAuthorizationHandler(app: self.pusher.server.app) { _ in
             .accept(userID: userID, userInfo: info)
         } authenticateUser: { _ in

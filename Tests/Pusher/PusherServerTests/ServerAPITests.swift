@@ -129,6 +129,11 @@ private final class ResponseRecorder: HTTPResponder {
         (#"{"name":"pusher:a","data":"x","channel":"one"}"#, 400), (#"{"name":"pusher_internal:a","data":"x","channel":"one"}"#, 400),
         (#"{"name":"\#(String(repeating: "x", count: 201))","data":"x","channel":"one"}"#, 400),
         (#"{"name":"a","data":"x","channel":"\#(String(repeating: "x", count: 201))"}"#, 400),
+        (#"{"name":"a","data":"x","channel":"one","socket_id":"1.2"}"#, 200),
+        (#"{"name":"a","data":"x","channel":"one","socket_id":null}"#, 200),
+        (#"{"name":"a","data":"x","channel":"one","socket_id":""}"#, 400),
+        (#"{"name":"a","data":"x","channel":"one","socket_id":"unknown"}"#, 400),
+        (#"{"name":"a","data":"x","channel":"one","socket_id":1.2}"#, 400),
     ])
     func `an invalid publication is rejected`(body: String, status: Int) async {
         let events = self.server.events

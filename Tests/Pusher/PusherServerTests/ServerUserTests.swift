@@ -39,8 +39,9 @@ private typealias Command = ServerCommand
         (#"{"id":"with space"}"#, "error 4009"), (#"{"id":"\u00e9"}"#, "error 4009"),
         (#"{"id":"\#(String(repeating: "x", count: 128))"}"#, "signin_success"),
         (#"{"id":"\#(String(repeating: "x", count: 129))"}"#, "error 4009"),
-        (#"{"id":"x","user_info":"\#(String(repeating: "x", count: 1022))"}"#, "signin_success"),
-        (#"{"id":"x","user_info":"\#(String(repeating: "x", count: 1023))"}"#, "error 4009"),
+        (#"{"id":"x","user_info":{"n":"\#(String(repeating: "x", count: 1016))"}}"#, "signin_success"),
+        (#"{"id":"x","user_info":{"n":"\#(String(repeating: "x", count: 1017))"}}"#, "error 4009"),
+        (#"{"id":"x","user_info":"text"}"#, "error 4009"),
         (#"{"id":"x","user_info":null,"watchlist":7}"#, "signin_success"),
         (#"{"id":"x","watchlist":[7,{}]}"#, "signin_success"),
     ])

@@ -115,8 +115,20 @@ import Testing
             limit: "3 characters of a user ID"),
         Row(
             testDescription: "a member with too much information",
-            request: signed("presence-a", #"{"user_id":"anna","user_info":"123456"}"#), change: { $1.userInfoLimit = 7 },
-            rejection: (nil, "The user_info has 8 bytes; it can have at most 7"), limit: "7 bytes of a user_info"),
+            request: signed("presence-a", #"{"user_id":"anna","user_info":{"n":1}}"#), change: { $1.userInfoLimit = 6 },
+            rejection: (nil, "The user_info has 7 bytes; it can have at most 6"), limit: "6 bytes of a user_info"),
+        Row(
+            testDescription: "a member whose information is a text", request: signed("presence-a", #"{"user_id":"anna","user_info":"A"}"#),
+            rejection: (nil, "The user_info must be a JSON object, such as {\"name\":\"Anna\"}")),
+        Row(
+            testDescription: "a member whose information is a text, for Reverb",
+            request: signed("presence-a", #"{"user_id":"anna","user_info":"A"}"#), change: { $1.profile = .reverb }, user: "anna"),
+        Row(
+            testDescription: "a member without information", request: signed("presence-a", #"{"user_id":"anna","user_info":null}"#),
+            user: "anna"),
+        Row(
+            testDescription: "a member with an empty ID", request: signed("presence-a", #"{"user_id":""}"#),
+            rejection: (nil, "The user_id must not be empty")),
         Row(
             testDescription: "the channel of a user who isn't signed in", request: ##"{"channel":"#server-to-user-anna"}"##,
             rejection: (4009, "The connection is not signed in as anna, so it cannot subscribe to the user's events")),

@@ -84,6 +84,13 @@ import Testing
         expectEqual(webhook.events.map(\.channel).suffix(4), ["a", "a", "presence-a", nil])
         // What the server sends is what the application server received.
         for (event, text) in zip(webhook.events, events) { expectEqual(JSONValue.object(event.json).description, text) }
+        // soketi omits the data of a client event that has none.
+        for data in ["", #","data":null"#] {
+            let webhook = try self.webhook(
+                #"{"time_ms":1,"events":[{"name":"client_event","channel":"private-a","event":"client-b","socket_id":"1.2"\#(data)}]}"#)
+            expectEqual(
+                webhook.events, [.clientEvent(channel: "private-a", event: "client-b", data: "", socketID: "1.2", userID: nil)])
+        }
         // Servers in other languages may have numbers as IDs.
         let number = try self.webhook(#"{"time_ms":1,"events":[{"name":"member_added","channel":"presence-a","user_id":7}]}"#)
         expectEqual(number.events, [.memberAdded(channel: "presence-a", userID: "7")])

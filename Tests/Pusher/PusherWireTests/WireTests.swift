@@ -6,6 +6,29 @@ import RealtimeCore
 import TestSupport
 import Testing
 
+@Suite struct ResponseBodyTests {
+    @Test func `a byte order mark isn't part of the JSON`() throws {
+        let mark: [UInt8] = [0xEF, 0xBB, 0xBF]
+        try expectEqual(ResponseBody(mark + Array(#"{"auth":"a"}"#.utf8)).json(), ["auth": "a"])
+        expectNil(ResponseBody(mark + Array(#"{"auth":"a"}"#.utf8)).problem(strings: ["auth"]))
+        expectEqual(ResponseBody(mark).problem(strings: ["auth"]), "it is empty")
+        expect(ResponseBody(mark + Array(" <html>".utf8)).isPage)
+    }
+}
+
+/// The members of a presence channel in the forms of several servers.
+@Suite struct PresenceListTests {
+    @Test(arguments: [
+        #"{"ids":["0","1"],"hash":[{"n":1},{"n":2}]}"#, #"{"ids":[0,1],"hash":{"0":{"n":1},"1":{"n":2}}}"#, #"{"hash":[{"n":1},{"n":2}]}"#,
+        #"{"ids":{"0":0,"2":1},"hash":[{"n":1},{"n":2}]}"#,
+    ])
+    func `a list in place of an object, and the other way around, loses no information`(json: String) throws {
+        let users = try PresenceUser.list(["presence": try JSONValue(parsing: json)])
+        expectEqual(users.map(\.id), ["0", "1"])
+        expectEqual(users.map(\.info), [["n": 1], ["n": 2]])
+    }
+}
+
 @Suite struct WireTests {
     private static func vectors(_ name: String) throws -> [JSONValue] {
         let bytes = Array(try Data(contentsOf: URL(fileURLWithPath: Vectors.path("pusher/\(name).json"))))

@@ -131,7 +131,7 @@ extension PusherSession {
     /// Handles `pusher_internal:subscription_succeeded`.
     mutating func subscriptionSucceeded(
         _ channel: NamedChannel, _ received: ReceivedFrame, _ effects: inout Effects<Self>
-    ) throws(PusherFrameError) {
+    ) {
         let (frame, id, context) = (received.frame, channel.id, self.context(received.now))
         // An invalid list of members is reported, but must not withhold the events of the channel.
         var members: [PusherMember]?
@@ -158,7 +158,9 @@ extension PusherSession {
             self.reloadKey(id, now: context.now, &effects)
             self.sendBatches(now: context.now, &effects)
         }
-        if let invalidMembers { throw invalidMembers }
+        guard let invalidMembers else { return }
+        let message = "The confirmation of \(channel.name) has no valid list of members, which is empty now: \(invalidMembers)."
+        self.consumers.report(PusherError(.invalidFrame, message, channel: channel.name), &effects)
     }
 
     private mutating func confirmed(

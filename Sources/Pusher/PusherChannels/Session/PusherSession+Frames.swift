@@ -284,7 +284,7 @@ extension PusherSession {
         // Also a confirmation that is ignored, because it begins another subscription.
         if let channel = self.channels.channel(named: received.frame.channelName) { self.recovery.anySubscriptionConfirmed(channel.id) }
         guard let channel = try self.channel(received.frame, &effects) else { return .ignore }
-        try self.subscriptionSucceeded(channel, received, &effects)
+        self.subscriptionSucceeded(channel, received, &effects)
         return .deliver
     }
 

@@ -251,7 +251,8 @@ extension PusherServerAPI.Publication {
         } else {
             throw Rejection(400, "Missing \"channels\", an array of strings, or \"channel\", a string.")
         }
-        try self.init(event, channels, data, except: json["socket_id"]?.string, app)
+        let except = json["socket_id"].flatMap { $0 == .null ? nil : $0.string ?? "" }
+        try self.init(event, channels, data, except: except, app)
         self.attributes = try PusherServerAPI.Attribute.set(json["info"]?.string)
         if let tags = json["tags"], tags != .null {
             guard let tags = EventTags(tags) else { throw Rejection(400, "\"tags\" must be an object whose values are strings.") }
@@ -273,6 +274,9 @@ extension PusherServerAPI.Publication {
                 400, "The event has \(channels.count) channels; publish to 1 to \(app.publicationChannelLimit) channels at a time.")
         }
         for channel in channels { try PusherServerAPI.Call.check(channel: channel, app) }
+        if let except, !ChannelSignature.isSocketID(except) {
+            throw Rejection(400, "Invalid \"socket_id\": it must consist of two numbers with a dot between them, such as 123.456.")
+        }
         (self.event, self.channels, self.data, self.except) = (event, channels, data, except)
     }
 }

@@ -1,4 +1,5 @@
 public import Foundation
+import RealtimeSystem
 
 /// The channels of a connection.
 ///
@@ -7,19 +8,23 @@ public import Foundation
 @objcMembers
 #endif
 open class PusherChannels: NSObject, @unchecked Sendable {
-    private let table = Guarded<[String: PusherChannel]>([:])
+    /// By the bytes of the names, as servers compare them: a dictionary of strings has one entry for several forms of a character.
+    private let table = Guarded<[ByteString: PusherChannel]>([:])
 
     /// The channels by their names.
     open var channels: [String: PusherChannel] {
-        get { self.table.value }
-        set { self.table.value = newValue }
+        get { Dictionary(self.table.value.map { ($0.key.string, $0.value) }) { first, _ in first } }
+        set { self.table.value = Dictionary(uniqueKeysWithValues: newValue.map { (ByteString($0.key), $0.value) }) }
     }
+
+    /// The channels, in the order of their names.
+    var all: [PusherChannel] { self.table.value.sorted { $0.key < $1.key }.map(\.value) }
 
     /// Returns a channel.
     ///
     /// - Parameter name: The name of the channel.
     /// - Returns: The channel, or `nil` if it wasn't subscribed or was unsubscribed.
-    public func find(name: String) -> PusherChannel? { self.channels[name] }
+    public func find(name: String) -> PusherChannel? { self.table.read { $0[ByteString(name)] } }
 
     /// Returns a channel; see ``find(name:)``.
     ///
@@ -33,7 +38,7 @@ open class PusherChannels: NSObject, @unchecked Sendable {
     ///
     /// - Parameter name: The name of the channel.
     /// - Returns: The channel, or `nil` if there isn't a presence channel with this name.
-    public func findPresence(name: String) -> PusherPresenceChannel? { self.channels[name] as? PusherPresenceChannel }
+    public func findPresence(name: String) -> PusherPresenceChannel? { self.find(name: name) as? PusherPresenceChannel }
 
     /// Returns a presence channel; see ``findPresence(name:)``.
     ///
@@ -47,18 +52,19 @@ open class PusherChannels: NSObject, @unchecked Sendable {
     ///
     /// - Parameter make: Makes the channel, with the existing one if that has another type.
     func findOrAdd<Channel: PusherChannel>(_ name: String, as type: Channel.Type, _ make: (PusherChannel?) -> Channel) -> Channel {
-        let existing = self.table.read { $0[name] }
+        let key = ByteString(name)
+        let existing = self.table.read { $0[key] }
         if let channel = existing as? Channel { return channel }
         // Made without the lock. If another thread was faster, its channel is used.
         let new = make(existing)
         var replaced: PusherChannel?
         defer { withExtendedLifetime(replaced) {} }
         return self.table.mutate { table in
-            if let channel = table[name] as? Channel { return channel }
-            replaced = table.updateValue(new, forKey: name)
+            if let channel = table[key] as? Channel { return channel }
+            replaced = table.updateValue(new, forKey: key)
             return new
         }
     }
 
-    func remove(name: String) -> PusherChannel? { self.table.mutate { $0.removeValue(forKey: name) } }
+    func remove(name: String) -> PusherChannel? { self.table.mutate { $0.removeValue(forKey: ByteString(name)) } }
 }

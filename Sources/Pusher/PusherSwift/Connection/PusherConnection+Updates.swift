@@ -19,12 +19,12 @@ extension PusherConnection {
             if let name = event.channel, self.channels.find(name: name) != nil, let event = PusherEvent(frame) { self.pass(event) }
         case .subscription(let channel, .subscribed):
             let confirmation = self.state.mutate { state -> PusherEvent? in
-                state.confirmed.insert(channel)
+                state.confirmed.insert(ByteString(channel))
                 guard state.confirmation?.channelName == channel else { return nil }
                 return state.confirmation.take()
             }
             if let confirmation, self.channels.find(name: channel) != nil { self.pass(confirmation) }
-        case .subscription(let channel, _): _ = self.state.mutate { $0.confirmed.remove(channel) }
+        case .subscription(let channel, _): _ = self.state.mutate { $0.confirmed.remove(ByteString(channel)) }
         case .attempt: self.attemptStarted()
         case .state(let state):
             switch state {
@@ -32,7 +32,7 @@ extension PusherConnection {
                 self.state.update { [now = self.transports.time.now] in $0.losses.connected(now: now) }
                 self.setState(.connected)
                 // Those that the application has added to the table itself.
-                for (name, channel) in self.channels.channels.sorted(by: { $0.key < $1.key }) where self.engine.channel(name) == nil {
+                for channel in self.channels.all where self.engine.channel(channel.name) == nil {
                     self.subscribeEngine(channel)
                 }
             case .disconnected(nil):
@@ -89,7 +89,7 @@ extension PusherConnection {
 
     private func setDisconnected() {
         self.setState(.disconnected)
-        for channel in self.channels.channels.values { channel.subscribed = false }
+        for channel in self.channels.all { channel.subscribed = false }
         self.socketId = nil
         self.state.update { ($0.socketConnected, $0.isEstablished) = (false, false) }
     }
@@ -193,7 +193,7 @@ extension PusherConnection {
             if isFromEngine, name == "pusher_internal:subscription_succeeded" {
                 let isConfirmed = self.state.mutate { state in
                     // The engine ignores the confirmation of a subscription that it has given up. Otherwise, it reports the subscription next.
-                    let isConfirmed = state.confirmed.contains(channel)
+                    let isConfirmed = state.confirmed.contains(ByteString(channel))
                     if !isConfirmed { state.confirmation = event }
                     return isConfirmed
                 }

@@ -64,7 +64,7 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         /// Whether the frames that are handled arrived without the delegate of the socket, which logs the others.
         var isDirect = false
         /// The channels whose subscriptions are confirmed, as far as updates have been handled.
-        var confirmed: Set<String> = []
+        var confirmed: Set<ByteString> = []
         /// The channel whose rejection arrived last as an event of its own, until the engine has reported the failure.
         var rejected: String?
         /// The confirmation of a subscription that was handled last, until the engine has accepted it.
@@ -437,7 +437,7 @@ open class PusherConnection: NSObject, @unchecked Sendable {
         self.drainIfOnQueue()
     }
 
-    func unsubscribeAll() { for name in self.channels.channels.keys.sorted() { self.unsubscribe(name) } }
+    func unsubscribeAll() { for channel in self.channels.all { self.unsubscribe(channel.name) } }
 
     // MARK: Handlers
 

@@ -32,7 +32,12 @@ public class PusherPresenceChannelMember: NSObject, @unchecked Sendable {
     }
 
     /// Returns an ID, which some servers send as a number.
-    static func id(_ value: Any?) -> String? { value as? String ?? (value as? NSNumber).map(\.stringValue) }
+    static func id(_ value: Any?) -> String? {
+        if let text = value as? String { return text }
+        // A truth value is a number of Foundation, with the type of a character.
+        guard let number = value as? NSNumber, !["c", "B"].contains(String(cString: number.objCType)) else { return nil }
+        return number.stringValue
+    }
 }
 
 /// A presence channel, which has members.
@@ -99,9 +104,12 @@ open class PusherPresenceChannel: PusherChannel, @unchecked Sendable {
 
     /// Replaces the members with the members of a confirmed subscription.
     func replaceMembers(with presence: [String: Any]) {
-        let hash = presence["hash"] as? [String: Any] ?? [:]
+        // In PHP, an object whose keys are 0, 1 and so on is a list, and a list whose numbers have gaps is an object.
+        let list = (presence["hash"] as? [Any] ?? []).enumerated().map { ("\($0.offset)", $0.element) }
+        let hash = presence["hash"] as? [String: Any] ?? Dictionary(uniqueKeysWithValues: list)
         // The order of the IDs is the server's, if it sends them.
-        let listed = (presence["ids"] as? [Any] ?? []).compactMap { PusherPresenceChannelMember.id($0) }
+        let ids = presence["ids"] as? [Any] ?? (presence["ids"] as? [String: Any]).map { ids in ids.keys.sorted().compactMap { ids[$0] } }
+        let listed = (ids ?? []).compactMap { PusherPresenceChannelMember.id($0) }
         var seen: Set<String> = []
         self.members = (listed + hash.keys.sorted()).filter { seen.insert($0).inserted }.map {
             PusherPresenceChannelMember(userId: $0, userInfo: hash[$0] as? PusherUserInfoObject)
