@@ -113,7 +113,9 @@ import Testing
         let error = try Array(#"{"event":"pusher:error","data":{"code":4301,"message":"no"}}"#.utf8).withUnsafeBytes {
             ServerError(try PusherFrame(scanning: $0))
         }
-        return harness.session.clientEventRejected(error, channel: channel)
+        var events = harness.session.clientEvents
+        let errors = events.rejected(error, channel: channel ?? harness.session.clientEventSender, nil, now: harness.now)
+        return try #require(errors.last)
     }
 
     @Test func `a rejection belongs to the only channel that has sent events on the connection`() throws {

@@ -80,8 +80,8 @@ public final class PusherChannel: Sendable {
     /// If the channel isn't subscribed yet, the event is queued and sent when the subscription succeeds. Events are sent in the order
     /// of the calls. This method doesn't wait: the server doesn't acknowledge client events, and reports rejected events through
     /// ``PusherClient/errors``, with the code ``PusherError/Code/clientEventRejected``. Events that are triggered while the connection is
-    /// lost are queued as well; events that were sent shortly before a loss may be lost. If the subscription fails, or the channel is
-    /// unsubscribed, queued events are dropped.
+    /// lost are queued as well; events that were sent shortly before a loss may be lost. If the subscription fails, the channel is
+    /// unsubscribed, or ``PusherClient/disconnect()`` is called, queued events are dropped.
     ///
     /// With a ``PusherConfiguration/clientEventLimit``, which clients of a Pusher cluster have by default, events that exceed it are queued
     /// as well, or this method throws.
@@ -96,6 +96,7 @@ public final class PusherChannel: Sendable {
     ///   - ``PusherError/Code/encodingFailed`` if `data` can't be encoded,
     ///   - ``PusherError/Code/dataTooLarge`` if the encoded data exceeds the limit,
     ///   - ``PusherError/Code/notSubscribed`` if the channel was unsubscribed,
+    ///   - ``PusherError/Code/disconnected`` after ``PusherClient/disconnect()``, until ``PusherClient/connect()`` is called,
     ///   - ``PusherError/Code/queueFull`` if ``PusherConfiguration/clientEventQueueLimit`` events are queued already,
     ///   - ``PusherError/Code/rateLimited`` if the event exceeds a ``PusherConfiguration/clientEventLimit`` whose excess events fail.
     ///

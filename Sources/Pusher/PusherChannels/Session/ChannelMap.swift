@@ -12,6 +12,8 @@ struct ChannelMap<Value: Sendable>: Sendable {
     private var positions: [UInt32] = []
 
     var isEmpty: Bool { self.entries.isEmpty }
+    /// The values, in no particular order.
+    var values: [Value] { self.entries.compactMap(\.value) }
 
     /// Accesses the value of a channel in place. Assigning `nil` removes it.
     subscript(id: ChannelID) -> Value? {

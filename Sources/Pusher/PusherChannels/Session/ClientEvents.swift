@@ -1,5 +1,6 @@
 import PusherWire
 import RealtimeCore
+import RealtimeSystem
 
 /// The events that the client sends to other subscribers: those that wait for a subscription or for the limit, and the channel that an error
 /// without a channel is about.
@@ -7,11 +8,32 @@ struct ClientEvents: Sendable {
     private var limiter = ClientEventLimiter()
     /// The events that wait for the subscription of their channel.
     private var queued = ChannelMap<[WebSocketMessage]>()
+    /// The last rejection that was reported, for a while.
+    @Boxed private var rejection: Rejection?
     /// The channel that sent events on the current connection: `none` before the first, and `several` if it wasn't only one.
     private(set) var sender = ChannelID.none
 
-    /// When the next event may be sent that waits for the limit.
-    var nextDeadline: Instant? { self.limiter.nextDeadline }
+    private struct Rejection: Sendable {
+        /// The period within which equal rejections are reported together.
+        static let period: Int64 = 1_000_000_000
+
+        var reason: String
+        var channel: String?
+        var serverCode: Int?
+        /// The number of equal ones that weren't reported.
+        var count = 0
+        var until: Instant
+
+        var summary: PusherError? {
+            guard self.count > 0 else { return nil }
+            let subject = self.count == 1 ? "another client event" : "\(self.count) more client events"
+            let message = "The server rejected \(subject)\(self.channel.map { " on \($0)" } ?? ""): \(self.reason)"
+            return PusherError(.clientEventRejected, message, channel: self.channel, serverCode: self.serverCode)
+        }
+    }
+
+    /// When the next event may be sent that waits for the limit, or when rejections are to be reported.
+    var nextDeadline: Instant? { .earliest(self.limiter.nextDeadline, self.rejection?.until) }
 
     /// Whether the client sent an event on the current connection.
     var wereSent: Bool { self.sender != .none }
@@ -84,7 +106,7 @@ struct ClientEvents: Sendable {
     ///
     /// - Returns: The events to send now.
     mutating func takeDue(_ limit: PusherClientEventLimit?, now: Instant) -> [WebSocketMessage] {
-        guard let limit, let deadline = self.nextDeadline, deadline <= now else { return [] }
+        guard let limit, let deadline = self.limiter.nextDeadline, deadline <= now else { return [] }
         let due = self.limiter.takeDue(limit: limit.perSecond, now: now)
         for event in due { self.sent(from: event.channel) }
         return due.map(\.message)
@@ -102,13 +124,51 @@ struct ClientEvents: Sendable {
         self.limiter.remove(id)
     }
 
-    /// Returns the error for an event that the server rejected.
+    /// Removes all events that wait.
     ///
-    /// - Parameter channel: The channel that the server named, or the only one that sent events on this connection.
-    static func rejected(_ server: ServerError, channel: String?) -> PusherError {
-        let place = channel.map { " on \($0)" } ?? ""
-        return PusherError(
-            .clientEventRejected, "The server rejected a client event\(place): \(server.message)", channel: channel,
-            serverCode: server.code)
+    /// - Returns: Their number.
+    mutating func dropAll() -> Int {
+        let count = self.queued.values.reduce(self.limiter.reset().count) { $0 + $1.count }
+        self.queued = ChannelMap()
+        return count
     }
+
+    // MARK: Rejections
+
+    /// The server has rejected an event. Equal rejections that follow within a second are reported together, with their number.
+    ///
+    /// - Parameters:
+    ///   - channel: The channel that the server named, or the only one that sent events on this connection.
+    ///   - limit: The limit to which the client keeps.
+    /// - Returns: The errors to report now.
+    mutating func rejected(_ server: ServerError, channel: String?, _ limit: PusherClientEventLimit?, now: Instant) -> [PusherError] {
+        if let last = self.rejection, last.until > now, last.reason == server.message, last.channel == channel {
+            self.rejection?.count += 1
+            return []
+        }
+        let summary = self.takeRejections()
+        self.rejection = Rejection(
+            reason: server.message, channel: channel, serverCode: server.code, until: now + Rejection.period)
+        let place = channel.map { " on \($0)" } ?? ""
+        var message = "The server rejected a client event\(place): \(server.message)"
+        if server.text.lowercased().containsText("rate limit") {
+            let advice =
+                limit.map { "Set a `PusherConfiguration.clientEventLimit` of less than \($0.perSecond) in a second." }
+                ?? "Set `PusherConfiguration.clientEventLimit`, so that events wait instead."
+            message = "\(Excerpt.sentence(message)) \(advice)"
+        }
+        return [summary, PusherError(.clientEventRejected, message, channel: channel, serverCode: server.code)].compactMap(\.self)
+    }
+
+    /// Returns the error about the rejections that weren't reported, if it is due. Those that follow have a period of their own.
+    mutating func takeDueRejections(now: Instant) -> PusherError? {
+        guard var last = self.rejection, last.until <= now else { return nil }
+        guard let summary = self.takeRejections() else { return nil }
+        (last.count, last.until) = (0, now + Rejection.period)
+        self.rejection = last
+        return summary
+    }
+
+    /// Returns the error about the rejections that weren't reported, and forgets them.
+    mutating func takeRejections() -> PusherError? { self.rejection.take()?.summary }
 }

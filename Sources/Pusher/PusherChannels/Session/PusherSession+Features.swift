@@ -100,6 +100,10 @@ extension PusherSession {
             return (connection, message)
         case .failed(let error), .presumedFailed(let error): throw error
         case .waiting, .authorizing, .subscribing:
+            if self.state == .disconnected(nil) {
+                let message = "The client was disconnected, so the event on \(name) wasn't sent. Call connect() first."
+                throw PusherError(.disconnected, message, channel: name)
+            }
             try self.clientEvents.enqueue(message, on: id, name, limit: self.configuration.clientEventQueueLimit)
             return nil
         }
@@ -133,11 +137,20 @@ extension PusherSession {
         }
     }
 
-    /// Returns the error for an event that the server rejected.
+    /// The only channel that has sent client events on the connection, if there is one.
+    var clientEventSender: String? { self.channels.channel(self.clientEvents.sender)?.name }
+
+    /// Reports that the server rejected an event.
     ///
     /// - Parameter channel: The channel that the server named, if any.
-    func clientEventRejected(_ server: ServerError, channel: String?) -> PusherError {
-        ClientEvents.rejected(server, channel: channel ?? self.channels.channel(self.clientEvents.sender)?.name)
+    mutating func clientEventRejected(_ server: ServerError, channel: String?, now: Instant, _ effects: inout Effects<Self>) {
+        let channel = channel ?? self.clientEventSender
+        let errors = self.clientEvents.rejected(server, channel: channel, self.configuration.clientEventLimit, now: now)
+        for error in errors { self.consumers.report(error, &effects) }
+    }
+
+    mutating func reportRejectedClientEvents(now: Instant, _ effects: inout Effects<Self>) {
+        if let error = self.clientEvents.takeDueRejections(now: now) { self.consumers.report(error, &effects) }
     }
 
     // MARK: Recovery

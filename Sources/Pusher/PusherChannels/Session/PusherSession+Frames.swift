@@ -345,7 +345,9 @@ extension PusherSession {
             return self.signInFailed(PusherError(.authorizationFailed, message, serverCode: server.code), now: now, &effects)
         }
         if self.rejectsRecovery(server, channel: channel) { return self.recoveryRejected(server, now: now, &effects) }
-        if isAboutClientEvent { return self.consumers.report(self.clientEventRejected(server, channel: channel), &effects) }
+        if isAboutClientEvent, self.clientEvents.wereSent {
+            return self.clientEventRejected(server, channel: channel, now: now, &effects)
+        }
         // It may be the reason why the server closes the connection next.
         if !isDuplicate { self.lastServerError = (server, now) }
         // In place of the greeting, it is the reason why the attempt fails. Some servers leave the socket open.

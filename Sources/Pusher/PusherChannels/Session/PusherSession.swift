@@ -371,6 +371,7 @@ struct PusherSession: ReconnectingSession {
         self.sendBatches(now: now, &effects)
         self.signInTimeout(now: now, &effects)
         self.sendWaitingClientEvents(now: now, &effects)
+        self.reportRejectedClientEvents(now: now, &effects)
     }
 
     // MARK: Losing the connection
@@ -527,6 +528,7 @@ struct PusherSession: ReconnectingSession {
         self.pingedAt = nil
         self.lastServerError = nil
         self.channels.ended(isByPeer: mayBeRateLimit, now: now, &effects)
+        if let error = self.clientEvents.takeRejections() { self.consumers.report(error, &effects) }
         self.clientEvents.ended()
         self.user.ended(self.context(now), &self.work, &effects)
         self.deltas.userEnded()
@@ -559,7 +561,12 @@ struct PusherSession: ReconnectingSession {
         self.outage.reset()
         self.endRetries(&effects)
         switch error.code {
-        case .disconnected: self.setState(.disconnected(nil), &effects)
+        case .disconnected:
+            self.setState(.disconnected(nil), &effects)
+            let dropped = self.clientEvents.dropAll()
+            if dropped > 0 {
+                effects.log(.warning, "the client was disconnected before \(dropped) client event\(dropped == 1 ? "" : "s") could be sent")
+            }
         case .rejected, .connectionLost: self.setState(.disconnected(error), &effects)
         default: self.setState(.failed(error), &effects)
         }

@@ -53,7 +53,7 @@ public struct PusherError: Error, Hashable, Sendable, CustomStringConvertible {
         public static let timedOut = Code(.timedOut)
         /// The task of the call was cancelled.
         public static let cancelled = Code(.cancelled)
-        /// The client was disconnected, or the channel was unsubscribed, during the call.
+        /// The client was disconnected, or the channel was unsubscribed, during the call; or the client was disconnected before a client event.
         public static let disconnected = Code(.disconnected)
         /// The server rejected the connection permanently, for example because the key is unknown, or the request of a publisher.
         public static let rejected = Code(.rejected)
