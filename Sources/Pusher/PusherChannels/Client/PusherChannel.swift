@@ -91,7 +91,7 @@ public final class PusherChannel: Sendable {
     ///   - data: The data of the event, which is encoded as JSON on the calling thread; at most
     ///     ``PusherConfiguration/eventDataLimit`` bytes, by default 10 KiB.
     /// - Throws: A ``PusherError`` with the code
-    ///   - ``PusherError/Code/clientEventsNotAllowed`` if the channel is neither private nor presence,
+    ///   - ``PusherError/Code/clientEventsNotAllowed`` if the channel is neither private nor presence, or is encrypted,
     ///   - ``PusherError/Code/invalidEventName`` if the name doesn't start with `client-`, or is too long,
     ///   - ``PusherError/Code/encodingFailed`` if `data` can't be encoded,
     ///   - ``PusherError/Code/dataTooLarge`` if the encoded data exceeds the limit,
@@ -102,11 +102,7 @@ public final class PusherChannel: Sendable {
     ///
     ///   If the subscription has failed, its error is thrown.
     public func trigger(_ event: String, _ data: some Encodable) throws(PusherError) {
-        guard self.kind.allowsClientEvents else {
-            throw PusherError(
-                .clientEventsNotAllowed,
-                "Cannot trigger events on \(self.name): only private and presence channels allow client events.", channel: self.name)
-        }
+        guard self.kind.allowsClientEvents else { throw .clientEventsNotAllowed(self.name, self.kind) }
         guard EventName.isClientEvent(event) else {
             throw PusherError(
                 .invalidEventName, "Invalid client event name \"\(event)\": it must start with \"client-\", such as client-\(event).",

@@ -195,6 +195,12 @@ public struct PusherConfiguration: Sendable {
 
     private static func host(ofCluster cluster: String) -> String { "ws-\(cluster).pusher.com" }
 
+    /// Returns the name of the cluster that has a host, or `nil` if no cluster has it.
+    private static func cluster(ofHost host: String) -> String? {
+        guard host.hasPrefix("ws-"), host.hasSuffix(".pusher.com") else { return nil }
+        return String(host.dropFirst(3).dropLast(".pusher.com".count))
+    }
+
     /// Changes the server to the server of a cluster.
     mutating func setCluster(_ cluster: String) {
         (self.host, self.port, self.path, self.useTLS) = (Self.host(ofCluster: cluster), nil, "", true)
@@ -230,7 +236,11 @@ public struct PusherConfiguration: Sendable {
         if self.host.containsText("://") { return "The host must not contain a scheme: use the name alone, and `useTLS` for wss or ws." }
         // Two colons are an IPv6 address.
         if self.host.utf8.count(where: { $0 == 0x3A }) == 1 { return "The host must not contain a port: set `port` instead." }
-        if self.endpoint(useTLS: self.useTLS).validationError != nil { return "The host contains an invalid character." }
+        if self.endpoint(useTLS: self.useTLS).validationError != nil {
+            // The name of a cluster contains no credentials.
+            guard let cluster = Self.cluster(ofHost: self.host) else { return "The host contains an invalid character." }
+            return "The cluster \"\(Excerpt.of(cluster, limit: 80))\" contains an invalid character; use a name such as eu or us2."
+        }
         if let port, !(1...65535).contains(port) { return "The port must be between 1 and 65535, but is \(port)." }
         if !self.path.utf8.allSatisfy({ (0x21...0x7E).contains($0) && $0 != UInt8(ascii: "?") && $0 != UInt8(ascii: "#") }) {
             return "The path contains an invalid character."

@@ -210,7 +210,8 @@ extension PusherError {
     /// Returns the master key for encrypted channels.
     static func encryptionKey(_ base64: String?, for channel: String) throws(PusherError) -> EncryptionKey {
         guard let base64 else {
-            throw PusherError(.invalidConfiguration, "\(channel) is an encrypted channel: set the encryption master key.", channel: channel)
+            let message = "\(channel) is an encrypted channel, which requires an encryption master key: 32 bytes in Base64."
+            throw PusherError(.invalidConfiguration, message, channel: channel)
         }
         do throws(EncryptionError) {
             return try EncryptionKey(base64: base64)
@@ -274,7 +275,8 @@ extension PusherError {
     ///   - wasAccepted: Whether the server had accepted the WebSocket.
     static func lost(_ reason: CloseReason, at endpoint: Endpoint, wasConnected: Bool, wasAccepted: Bool) -> PusherError {
         let cause = reason.transportError
-        let hint = wasAccepted && !wasConnected ? Self.hint(onEndBeforeGreeting: reason) : ""
+        let hint =
+            wasAccepted ? wasConnected ? "" : Self.hint(onEndBeforeGreeting: reason) : cause.map { Self.hint(onRejectedUpgrade: $0) } ?? ""
         let message = reason.lossMessage(at: endpoint, wasConnected: wasConnected) + hint
         return PusherError(.connectionLost, message, status: cause?.status, cause: cause)
     }
@@ -291,6 +293,14 @@ extension PusherError {
         case .openTimeout: " The server accepted the WebSocket, but sent no greeting. Check that it is a Pusher server, and the path."
         default: ""
         }
+    }
+
+    /// Returns what to check if a server has nothing for Pusher clients at the path.
+    private static func hint(onRejectedUpgrade error: TransportError) -> String {
+        guard error.code == .upgradeRejected, let status = error.status, [400, 404, 405, 426].contains(status) || status < 300 else {
+            return ""
+        }
+        return " Check that it is a Pusher server, and `PusherConfiguration.path`."
     }
 
     /// The error of a client whose policy for reconnects has ended the attempts.
