@@ -33,7 +33,7 @@ extension MessageDivider {
 /// The first part of a message is delivered immediately, and each further one after the work that waits meanwhile. Nothing is read from the client
 /// until the last part was delivered, nor is a request answered before its messages were. No part is delivered while the owner doesn't read, or
 /// while the client doesn't read what the server sends.
-package final class DividedConnection<Divider: MessageDivider>: ConnectionDecorator, WebSocketEvents {
+package final class DividedConnection<Divider: MessageDivider>: ConnectionDecorator, PartialMessageEvents {
     private struct State: Sendable {
         var divider: Divider
         /// Until the end of the connection.
@@ -136,6 +136,8 @@ package final class DividedConnection<Divider: MessageDivider>: ConnectionDecora
         if delivers { self.deliver(isFirst: true) }
         return count
     }
+
+    package func receivedPart(_ id: ConnectionID, byteCount: Int) { self.events?.reportPart(id, byteCount: byteCount) }
 
     package func writing(_ id: ConnectionID, paused: Bool) {
         let (events, delivers) = self.state.withLock { state in
