@@ -52,7 +52,7 @@ extension EngineIOPayload {
         do throws(EngineIOError) {
             var rest = body[...]
             while !rest.isEmpty {
-                try Array(rest.prefix(pieces)).withUnsafeBufferPointer { bytes throws(EngineIOError) in
+                _ = try Array(rest.prefix(pieces)).withUnsafeBufferPointer { bytes throws(EngineIOError) in
                     try reader.read(UnsafeRawBufferPointer(bytes), into: &batch)
                 }
                 rest = rest.dropFirst(pieces)
