@@ -100,7 +100,6 @@ import Testing
         Answer("500 without an end", "HTTP/1.1 500 Oops\r\nContent-Length: 100\r\n\r\nno", .upgradeRejected, status: 500),
         Answer("204", "HTTP/1.1 204 No Content\r\n\r\n", .upgradeRejected, status: 204),
         Answer("304", "HTTP/1.1 304 Not Modified\r\n\r\n", .upgradeRejected, status: 304),
-        Answer("a circle", "HTTP/1.1 301 Moved\r\nLocation: ?token=secret\r\nContent-Length: 0\r\n\r\n", .upgradeRejected, status: 301),
         Answer("another protocol", "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n", .protocolViolation),
         Answer("HTTP/0.9", "<html>hello</html>\r\n", .protocolViolation),
         Answer("HTTP/2", "HTTP/2.0 200 OK\r\nContent-Length: 0\r\n\r\n", .protocolViolation),
@@ -134,6 +133,16 @@ import Testing
             try? peer.send(Array(answer.text.utf8))
         }
         try await Fixture.with(kind, script) { await $0.expectFailure(answer.code, status: answer.status) }
+    }
+
+    /// A stream is requested with GET, which may be repeated at another URL, and a poll with POST, which may not.
+    @Test(arguments: [(RelaySession.Kind.polling, 301), (.stream, nil)] as [(RelaySession.Kind, Int?)])
+    func `a circle of redirects ends the connection with an error`(kind: RelaySession.Kind, status: Int?) async throws {
+        let script: RawServer.Script = { peer in
+            try peer.readHead()
+            try peer.send(Array("HTTP/1.1 301 Moved\r\nLocation: ?token=secret\r\nContent-Length: 0\r\n\r\n".utf8))
+        }
+        try await Fixture.with(kind, script) { await $0.expectFailure(.requestRejected, status: status) }
     }
 
     private static let bodies: [Answer] = [

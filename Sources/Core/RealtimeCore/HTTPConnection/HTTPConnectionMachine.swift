@@ -81,6 +81,12 @@ package struct HTTPConnectionMachine: Sendable {
             self.countedBytes = self.request.body.count
         }
 
+        /// Begins the limit anew, because the process stood still: the answer may wait to be read.
+        mutating func expectAnew(now: Instant) {
+            self.answerLimit = now.advanced(by: self.limit)
+            self.countedBytes = 0
+        }
+
         /// Begins the limit for what follows of the answer. A stream that has begun has none.
         mutating func expectRest(isStream: Bool, now: Instant) {
             let hasBegunStream = isStream && self.head != nil && self.rejection == nil
@@ -360,11 +366,15 @@ package struct HTTPConnectionMachine: Sendable {
             let message = "The server didn't end its response, so that another connection could replace this one."
             return self.end(.transport(TransportError(.timedOut, message)))
         }
-        if let deadline = self.sendingDeadline, deadline <= now, case .request(let exchange, _, let body) = self.sending {
-            return self.endTimedOut(exchange, body)
+        if let deadline = self.sendingDeadline, deadline <= now, case .request(var exchange, let bytes, let body) = self.sending {
+            guard deadline.passedDuringStandstill(now: now) else { return self.endTimedOut(exchange, body) }
+            exchange.expectAnew(now: now)
+            self.sending = .request(exchange, bytes: bytes, body: body)
         }
-        if let deadline = self.receivingDeadline, deadline <= now, case .request(let exchange) = self.receiving {
-            return self.endTimedOut(exchange)
+        if let deadline = self.receivingDeadline, deadline <= now, case .request(var exchange) = self.receiving {
+            guard deadline.passedDuringStandstill(now: now) else { return self.endTimedOut(exchange) }
+            exchange.expectAnew(now: now)
+            self.receiving = .request(exchange)
         }
         if case .gathering(let until) = self.sending, until <= now { return self.send(now: now) }
         if self.isClosingSent { return [] }

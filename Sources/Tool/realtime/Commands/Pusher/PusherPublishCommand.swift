@@ -71,7 +71,7 @@ extension Input {
     static func data(_ argument: String, eventDataLimit: Int?) async throws(ToolFailure) -> String {
         guard argument == "-" else { return argument }
         // Above the limit of an event, whose error then states the size.
-        let limit = max(1 << 20, eventDataLimit ?? 0)
-        return try await Input.standard(limit: limit == .max ? limit : limit + 1)
+        let limit = eventDataLimit.map { $0 == .max ? $0 : $0 + 1 } ?? 0
+        return try await Input.standard(limit: max(1 << 20, limit))
     }
 }

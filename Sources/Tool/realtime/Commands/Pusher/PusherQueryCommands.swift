@@ -137,11 +137,12 @@ struct PusherSignCommand: Command {
             .key("The key of the app.", .required),
             .secret("The secret of the app.", .requiredWithout(option: "secret-file")),
             .secretFile,
+            .anyChannelNames,
             .encryptionKey("The key of the app for encrypted channels"), .encryptionKeyFile,
             .value("user-id", "ID", "The ID of the user, for a presence channel or to sign in."),
             .userInfo,
             .value("watch", "ID", "The ID of a user whom the user who signs in watches. Can be repeated.", isRepeatable: true),
-            .anyChannelNames, .json,
+            .json,
         ],
         missing: { arguments in
             let key = arguments.missingEncryptionKey(for: [arguments.positional("CHANNEL")].compactMap(\.self))

@@ -25,6 +25,7 @@ struct ServePusherCommand: Command {
             .key("The key of the app, for clients."),
             .secret("The secret of the app, for signatures."),
             .secretFile,
+            .flag("any-channel-names", "Accept names of channels that the Pusher service would reject."),
             .encryptionKey("The key of the app for encrypted channels"),
             .encryptionKeyFile,
             .value(
@@ -46,7 +47,6 @@ struct ServePusherCommand: Command {
             .value(
                 "event-data-limit", "BYTES", "The maximum size of the data of an event. The default is that of the profile, such as 10240.",
                 as: .integer(0...Int.max)),
-            .flag("any-channel-names", "Accept names of channels that the Pusher service would reject."),
             .json, .timestamps,
             .verbose("Also print every frame that is received or sent, without signatures."),
         ],
