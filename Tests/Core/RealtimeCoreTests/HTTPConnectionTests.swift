@@ -426,6 +426,18 @@ private struct LineRules: HTTPConnectionRules {
         expect(machine.hasEnded && machine.nextDeadline == nil)
     }
 
+    @Test func `the limit of an answer that passed while the process stood still begins anew`() {
+        var machine = HTTPConnectionMachine(LineRules(base: Self.endpoint, isStream: false))
+        let start = Instant(nanoseconds: 0)
+        _ = machine.open(now: start)
+        expect(machine.prepared(ExchangeID(rawValue: 1), generation: 0, now: start))
+        let continued = start.advanced(by: .seconds(500))
+        expect(machine.timeout(now: continued).isEmpty)
+        let deadline = continued.advanced(by: .seconds(110))
+        expectEqual(machine.nextDeadline, deadline)
+        expectEqual(Self.error(machine.timeout(now: deadline))?.code, .timedOut)
+    }
+
     @Test func `the answer to messages has a time limit, with a second more for each KiB of them`() {
         var machine = HTTPConnectionMachine(LineRules(base: Self.endpoint, isStream: true))
         let start = Instant(nanoseconds: 0)
