@@ -75,7 +75,7 @@ struct LoadHub: Sendable {
 
     static func frame(_ message: WebSocketMessage, mask: UInt32?) -> [UInt8] {
         var frame: [UInt8] = []
-        FrameEncoder.append(message.kind == .text ? .text : .binary, message.bytes, mask: mask, to: &frame)
+        FrameEncoder.append(message.kind, message.bytes, mask: mask, to: &frame)
         return frame
     }
 

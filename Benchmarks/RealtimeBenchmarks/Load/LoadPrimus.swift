@@ -126,6 +126,8 @@ struct LoadPrimus: Sendable {
     ///   - requests: The number of requests of the session.
     /// - Returns: The replies as they are sent, and the number of messages that the client asks for.
     func receive(_ message: WebSocketMessage, requests: Int = 0) -> (replies: [WebSocketMessage], burst: Int) {
+        // A client is open when the server has answered.
+        if message.kind == .ping { return ([WebSocketMessage(.pong, message.bytes)], 0) }
         guard [.text, .binary].contains(message.kind) else { return ([], 0) }
         var (replies, packets) = ([WebSocketMessage](), [WebSocketMessage]())
         message.bytes.withUnsafeBytes { bytes in

@@ -146,7 +146,7 @@ public final class PrimusServer: Sendable {
     /// - Parameters:
     ///   - event: The name of the event.
     ///   - arguments: The arguments.
-    /// - Throws: ``PrimusServerError`` if the plugin is switched off or the name is reserved, or the errors of ``write(_:)``.
+    /// - Throws: ``PrimusServerError`` if the plugin is switched off or the name is reserved, or the errors of ``write(_:)-(Encodable)``.
     public func send<each Argument: Encodable>(_ event: String, _ arguments: repeat each Argument) throws {
         let arguments = try self.sparkServer.arguments(event, repeat each arguments)
         self.driver.step { machine, _, effects in machine.write(.emitter(.event(name: event, arguments, id: nil)), &effects) }
@@ -157,7 +157,7 @@ public final class PrimusServer: Sendable {
     /// - Parameters:
     ///   - event: The name of the event.
     ///   - arguments: The arguments.
-    /// - Throws: ``PrimusServerError`` if the plugin is switched off or the name is reserved, or the errors of ``write(_:)``.
+    /// - Throws: ``PrimusServerError`` if the plugin is switched off or the name is reserved, or the errors of ``write(_:)-(Encodable)``.
     public func emit<each Argument: Encodable>(_ event: String, _ arguments: repeat each Argument) throws {
         try self.sparkServer.validateEmit(event)
         let arguments = try PrimusArguments(event, repeat each arguments, in: self.sparkServer.coding)

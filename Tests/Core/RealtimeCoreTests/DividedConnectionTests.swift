@@ -56,7 +56,7 @@ private final class Owner: WebSocketEvents {
         let owner = Owner()
         let failures = EventRecorder<CloseReason>()
         let id = ConnectionID(rawValue: 1)
-        let connection: DividedConnection<ByteDivider>
+        let connection: DividedConnection
 
         init() {
             self.connection = DividedConnection(self.peer, self.id, ByteDivider(), time: self.turns) { [failures] in failures.record($0) }

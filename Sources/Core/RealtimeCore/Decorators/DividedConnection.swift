@@ -25,6 +25,8 @@ package protocol MessageDivider: Sendable {
 extension MessageDivider {
     /// The number of small messages that a server takes from one client before it looks at the others.
     package static var messagesPerTurn: Int { 256 }
+
+    fileprivate var messagesPerTurn: Int { Self.messagesPerTurn }
 }
 
 /// A server's connection whose large messages are delivered in parts, so that a client that sends many small messages in one frame or in one
@@ -33,9 +35,9 @@ extension MessageDivider {
 /// The first part of a message is delivered immediately, and each further one after the work that waits meanwhile. Nothing is read from the client
 /// until the last part was delivered, nor is a request answered before its messages were. No part is delivered while the owner doesn't read, or
 /// while the client doesn't read what the server sends.
-package final class DividedConnection<Divider: MessageDivider>: ConnectionDecorator, PartialMessageEvents {
+package final class DividedConnection: ConnectionDecorator, PartialMessageEvents {
     private struct State: Sendable {
-        var divider: Divider
+        var divider: any MessageDivider
         /// Until the end of the connection.
         var events: (any WebSocketEvents)?
         /// The messages that wait, of which the first one may have been delivered in part.
@@ -54,7 +56,7 @@ package final class DividedConnection<Divider: MessageDivider>: ConnectionDecora
 
         /// Takes the messages that are delivered together.
         mutating func takePart(_ batch: inout MessageBatch) -> CloseReason? {
-            while batch.entries.count < Divider.messagesPerTurn, let message = self.messages.first {
+            while batch.entries.count < self.divider.messagesPerTurn, let message = self.messages.first {
                 let divides = self.divider.divides(message.kind, byteCount: message.bytes.count)
                 guard divides || self.position > 0 else {
                     batch.append(message.kind, message.bytes)
@@ -95,7 +97,7 @@ package final class DividedConnection<Divider: MessageDivider>: ConnectionDecora
     ///   - time: The source of the turns.
     ///   - fail: Ends the connection for a reason that the divider has found.
     package init(
-        _ connection: any WebSocketConnection, _ id: ConnectionID, _ divider: Divider, time: any TimeSource,
+        _ connection: any WebSocketConnection, _ id: ConnectionID, _ divider: any MessageDivider, time: any TimeSource,
         fail: @escaping @Sendable (CloseReason) -> Void = { _ in }
     ) {
         (self.connection, self.id, self.time, self.fail) = (connection, id, time, fail)

@@ -108,7 +108,7 @@ final class InMemoryExchange: HTTPExchange, DroppableResponder, InMemoryConnecti
         self.state.withLock { $0.listener = listener }
         self.restartIdleTimeout()
         let head = HTTPRequestHead(method: self.request.method, target: endpoint.requestTarget, headers: self.request.headers)
-        if let limit = handler.bodyLimit(for: head), self.request.body.count > limit {
+        if !self.request.body.isEmpty, let limit = handler.bodyLimit(for: head), self.request.body.count > limit {
             return self.respond(HTTPResponse(status: 413, text: "The client sent a body of more than \(limit) bytes."))
         }
         handler.received(head, body: self.request.body, responder: self)

@@ -215,7 +215,11 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
 
     package mutating func flush(now: Instant) -> [Command] {
         if self.isOverLimit { return self.end(.transport(self.gauge.error)) }
-        return self.releaseAnswers() + self.readHeld() + self.send(now: now) + self.shareBacklog(now: now)
+        var commands = self.heldAnswers.isEmpty ? [] : self.releaseAnswers()
+        if !self.held.isEmpty { commands += self.readHeld() }
+        if commands.isEmpty { commands = self.send(now: now) } else { commands += self.send(now: now) }
+        if !self.output.isEmpty { commands += self.shareBacklog(now: now) }
+        return commands
     }
 
     /// Keeps the answer to a request if the owner hasn't delivered its messages yet.

@@ -39,7 +39,7 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
     let id: ConnectionID
     private let polling: Polling
     /// Reads the packets in the bodies.
-    private let divided: DividedConnection<EngineIOPayloadDivider>
+    private let divided: DividedConnection
     /// That connection, or what also reports its packets.
     private let outgoing: any WebSocketConnection
     private let trace: ConnectionTrace?

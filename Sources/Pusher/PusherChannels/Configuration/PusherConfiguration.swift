@@ -111,7 +111,7 @@ public struct PusherConfiguration: Sendable {
     /// The default is ten, with further events waiting, for a configuration that is created for a cluster, and no limit for one that is
     /// created for a server of your own.
     public var clientEventLimit: PusherClientEventLimit? { didSet { self.copies = Copies() } }
-    /// The maximum size of the data of a client event, in bytes: ``PusherChannel/trigger(_:_:)`` throws for larger data. The default is the
+    /// The maximum size of the data of a client event, in bytes: ``PusherChannel/trigger(_:_:)-(_,Encodable)`` throws for larger data. The default is the
     /// limit of the Pusher service, 10 KiB. Increase it for a server of your own whose limit is larger.
     public var eventDataLimit = EventName.maximumDataSize { didSet { self.copies = Copies() } }
     /// The maximum length of the name of a client event, in bytes. The default is the limit of the Pusher service, 200.
