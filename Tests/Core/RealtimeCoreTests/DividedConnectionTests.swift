@@ -140,6 +140,7 @@ private final class Owner: WebSocketEvents {
         test.connection.resumeReading()
         test.connection.flush()
         expectEqual(test.changes, ["resumed", "flushed"])
+        test.owner.react.withLock { $0 = nil }
     }
 
     @Test func `a large message that arrives while the owner doesn't read waits whole`() {
@@ -152,6 +153,8 @@ private final class Owner: WebSocketEvents {
         test.connection.flush()
         expect(test.turns.take())
         expectEqual(test.changes, ["a b c", "flushed"])
+        // What waits would keep the connection.
+        while test.turns.take() {}
     }
 
     @Test func `the end of a client that doesn't read is reported after what it has sent`() {
