@@ -1,5 +1,6 @@
 import Foundation
 import Processes
+import PusherChannels
 import PusherServer
 import RealtimeCore
 import RealtimeSockets
@@ -12,14 +13,29 @@ import Testing
 /// The tool as a process that the system stops for longer than its limits for silence, as it suspends apps.
 @Suite(.usesSockets, .requires(.completeRun), .requires(.tool(Tool.path)), .timeLimit(.minutes(10)))
 struct StandstillProcessTests {
-    /// The limits of both clients without a message of the server are about 30 seconds. There is no other way to exceed them than to wait.
-    private static let standstill = Duration.seconds(33)
-
     private static func standStill(_ tool: Tool, _ meanwhile: () async throws -> Void) async throws {
         tool.process.signal(SIGSTOP)
         try await meanwhile()
-        try await Task.sleep(for: self.standstill)
+        try await self.exceedLimits()
         tool.process.signal(SIGCONT)
+    }
+
+    /// Waits until a client in this process takes a silent server for dead, whose limits are a few seconds longer than those of the tool: 31
+    /// seconds for Pusher, and 30 for SignalR.
+    private static func exceedLimits() async throws {
+        let server = PusherServer(app: PusherApp(id: "1", key: "k", secret: "s"), log: .none)
+        let port = try await server.start(on: SocketListener(limits: .forTests)).port
+        var configuration = PusherConfiguration(key: "k", host: "127.0.0.1", port: port, useTLS: false)
+        (configuration.activityTimeout, configuration.pongTimeout, configuration.log) = (.seconds(5), .seconds(30), .none)
+        let client = PusherClient(configuration)
+        client.connect()
+        try await client.connected()
+        let errors = client.errors
+        server.faults.isSilent = true
+        _ = await errors.first { _ in true }
+        client.disconnect()
+        server.faults.isSilent = false
+        await server.stop()
     }
 
     @Test func `a subscriber prints the events that waited, and stays connected`() async throws {

@@ -48,7 +48,8 @@ final class ActorQueue: Sendable {
     }
 
     private func begin() {
-        // An unstructured task, since a callback has no caller.
+        // An unstructured task, since a callback has no caller. There is one at a time, which keeps the order, and it ends by itself: it runs what
+        // waits, and nothing cancels or awaits it.
         Task { await self.runWaiting(on: self.actor) }
     }
 

@@ -224,7 +224,7 @@ struct CookieDomain: Hashable, Sendable {
         guard domain == host || Self.isName(host, below: domain) else { return nil }
         // A domain such as `com` belongs to no server that sets cookies.
         guard domain.utf8.contains(UInt8(ascii: ".")) else { return nil }
-        // One such as `co.uk` doesn't either, but there is no list of them here, and a cookie for the host alone does no harm.
+        // Nor does one such as `co.uk`. Without a list of them, the cookie is kept for the host alone, where it is safe.
         if !Self.isShared(domain) { (self.name, self.includesSubdomains) = (domain, true) }
     }
 

@@ -7,6 +7,7 @@ public import RealtimeCore
 ///     ▲                 │          │                 │
 ///     └── end, failure ─┴── end ───┴── end, failure ─┘
 /// ```
+/// A client that the strategy `online` alone reconnects is closed by a loss, and `opening` when the network is back.
 public enum PrimusState: Hashable, Sendable {
     /// The client hasn't been opened, or was ended by the application or the server, with `nil`. Or it has given up, with the reason.
     case closed(PrimusError?)

@@ -58,9 +58,10 @@ public final class HubClient: Sendable {
         self.handlerBuffer = configuration.handlerBuffer
         let resultLimit = configuration.handlerBuffer.count
         let watch = driver.makeCallbackWatch(.mainActorBlocked)
-        // Handlers are asynchronous and need tasks. These don't refer to the client, and end when that is released, which ends the sequences.
         self.handling = (
+            // Unstructured, since the client has no caller. It doesn't refer to the client, whose release ends its sequence and cancels it.
             Task { await handlers.handle(callbacks, driver, watch) },
+            // The same, in a task of its own, so that a call with a result doesn't wait for the handler of another one.
             Task { await handlers.answer(awaited, limit: resultLimit, driver, watch) }
         )
         self.pathObservation = configuration.transports.networkPath?.observe(pacedBy: configuration.transports.time) { [weak driver] in
