@@ -42,7 +42,7 @@ private func read(_ body: [UInt8], _ format: EngineIOPayloadFormat, pieces: Int)
     do throws(EngineIOError) {
         var rest = body[...]
         while !rest.isEmpty {
-            try Array(rest.prefix(pieces)).withUnsafeBufferPointer { bytes throws(EngineIOError) in
+            _ = try Array(rest.prefix(pieces)).withUnsafeBufferPointer { bytes throws(EngineIOError) in
                 try reader.read(UnsafeRawBufferPointer(bytes), into: &batch)
             }
             rest = rest.dropFirst(pieces)
