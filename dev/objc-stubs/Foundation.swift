@@ -74,6 +74,10 @@ extension NSNumber {
     public var stringValue: String { "" }
 }
 
+extension NSObject {
+    @objc open var description: String { "" }
+}
+
 public struct URL: Sendable, Hashable {
     public init?(string: String) {}
     public init?(string: String, relativeTo: URL?) {}
@@ -82,6 +86,7 @@ public struct URL: Sendable, Hashable {
     public var absoluteURL: URL { self }
     public var scheme: String? { nil }
     public var host: String? { nil }
+    public var path: String { "" }
     public var port: Int? { nil }
 }
 
@@ -154,6 +159,10 @@ extension NSURLSession {
     public func dataTask(
         with request: URLRequest, completionHandler: @escaping @Sendable (Data?, URLResponse?, (any Error)?) -> Void
     ) -> URLSessionDataTask { URLSessionDataTask() }
+}
+
+extension NSURLResponse {
+    public var url: URL? { nil }
 }
 
 extension NSHTTPURLResponse {
