@@ -54,8 +54,15 @@ private final class HTTPScript: ListenerHandler {
     }
 
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { self.upgradeDecision }
+    /// A WebSocket that is accepted stays open, and nothing is sent on it.
     func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
-        preconditionFailure("No upgrade is accepted.")
+        SilentEvents()
+    }
+
+    private final class SilentEvents: WebSocketEvents {
+        func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
+        func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {}
+        func closed(_ id: ConnectionID, _ reason: CloseReason) {}
     }
 }
 
@@ -690,5 +697,36 @@ private final class HTTPScript: ListenerHandler {
         }
         try await expectEqual(start.value, "id-1")
         expectEqual(test.client.transport, .longPolling)
+    }
+
+    @Test func `a transport that opens and passes nothing on is given up for the next one, also when the client reconnects`() async throws {
+        let seen = EventRecorder<HTTPScript.Request>()
+        let offer = [HubTransport.webSockets, .serverSentEvents, .longPolling]
+        let script = HTTPScript(offer, upgrade: .accept(subprotocol: nil)) { request, _, _, responder in
+            if request == .negotiation || request == .get { seen.record(request) }
+            guard request == .get else { return false }
+            let negotiations = seen.all.count { $0 == .negotiation }
+            let polls = seen.all.reversed().prefix { $0 == .get }.count
+            if negotiations % 3 == 2 {
+                responder.begin(HTTPResponseHead(status: 200, headers: Self.text))
+            } else if polls <= 2 {
+                responder.respond(HTTPResponse(status: 200, text: polls == 2 ? "{}" + Self.separator : ""))
+                return true
+            }
+            return false
+        }
+        let test = try await Fixture(script, .all) { ($0.retry, $0.connectTimeout) = (.delays([.zero]), .seconds(1_000_000)) }
+        let start = Task { try await test.client.start() }
+        for (negotiations, isLast) in [(1, false), (2, false), (3, true), (4, false), (5, false), (6, true)] {
+            try await eventually {
+                test.clock.advance(by: .seconds(1))
+                return script.count(.negotiation) == negotiations
+            }
+            guard isLast else { continue }
+            try await eventually { test.client.isConnected }
+            expectEqual(test.client.transport, .longPolling)
+            test.answer(404)
+        }
+        try await expectEqual(start.value, "id-1")
     }
 }

@@ -34,13 +34,24 @@ extension HubSession {
     /// Remembers that a transport failed to open.
     ///
     /// - Returns: Whether another one is tried.
-    mutating func fallBack(because failure: HubError) -> Bool {
-        guard case .opening = self.connection.state, case .available = self.attempt.fallback, let transport = self.attempt.transport else {
+    mutating func fallBack(because ending: Ending) -> Bool {
+        guard self.isFailureOfTransport(ending.reason), case .available = self.attempt.fallback, let transport = self.attempt.transport
+        else {
             return false
         }
-        self.attempt.failures.add(transport, failure.message)
+        self.attempt.failures.add(transport, ending.failure.message)
         self.attempt.fallback = .begins
         return true
+    }
+
+    /// Whether the transport, not the server, ended the attempt in its present state. A proxy may accept a transport and pass nothing on; a server
+    /// that rejects the handshake would reject it over any other transport.
+    private func isFailureOfTransport(_ reason: CloseReason) -> Bool {
+        switch self.connection.state {
+        case .opening: true
+        case .handshaking: reason == .openTimeout && self.handshakeBuffer.bytes.isEmpty
+        default: false
+        }
     }
 
     /// Negotiates again where the failed transport was negotiated.

@@ -81,7 +81,7 @@ package struct HubSession: ConfigurableSession {
         var transport: HubTransport?
         /// The transports that failed to open.
         var failures = FailedTransports<HubTransport>()
-        /// The step that follows if ``transport`` fails to open.
+        /// The step that follows if ``transport`` fails to open, or passes nothing on.
         var fallback = Fallback.none
         /// Whether the server supports stateful reconnect.
         var usesStatefulReconnect = false
@@ -350,8 +350,6 @@ package struct HubSession: ConfigurableSession {
         case .synchronize: return self.synchronize(id, now: now, &effects)
         case .beginHandshake: break
         }
-        // A server that accepts a transport and rejects the handshake would reject it over any other.
-        self.attempt.fallback = .none
         let request = HubHandshake.request(self.options.format, version: self.protocolVersion)
         self.send(WebSocketMessage(self.options.format.messageKind, request), on: id, &effects)
     }
@@ -360,6 +358,7 @@ package struct HubSession: ConfigurableSession {
     mutating func handshakeCompleted(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         guard self.connection.ready(id, self.heartbeat, now: now) == .announceConnected else { return }
         self.handshakeBuffer = HubHandshake.Buffer()
+        self.attempt.fallback = .none
         self.reader = HubMessageReader(self.options.format, messageLimit: self.options.messageLimit)
         self.beginStatefulReconnect(on: id)
         self.refreshAt = self.attempt.secretToken == nil ? nil : self.attempt.refreshAt
@@ -447,7 +446,7 @@ package struct HubSession: ConfigurableSession {
             self.attempt.hasRefreshedToken = true
             return .reopen
         }
-        if self.fallBack(because: ending.failure) { return .reopen }
+        if self.fallBack(because: ending) { return .reopen }
         guard self.hasConnected || self.options.retriesFirstStart else { return .never }
         if case .transport(let error) = ending.reason, error.code.isPermanent { return .never }
         // Settings that were changed apply to the delay before the next attempt as well.
