@@ -129,7 +129,7 @@ import Testing
 
     @Test(arguments: [
         ("/", "/", ""), ("/a?b=c", "/a", "b=c"), ("/a?", "/a", ""), ("?x", "", "x"), ("/a?b?c", "/a", "b?c"), ("", "", ""),
-        ("/%3F?%3F", "/%3F", "%3F"),
+        ("/%3F?%3F", "/%3F", "%3F"), ("/a?\u{301}b=\u{301}", "/a", "\u{301}b=\u{301}"),
     ])
     func `a target is split at the first question mark`(target: String, path: String, query: String) {
         let head = HTTPRequestHead(method: "GET", target: target)

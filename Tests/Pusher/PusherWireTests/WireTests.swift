@@ -126,9 +126,16 @@ import Testing
             ("", []), ("a=b", ["a", "b"]), ("a=b&c=d", ["a", "b", "c", "d"]), ("a", ["a", ""]), ("a=", ["a", ""]), ("=b", ["", "b"]),
             ("a=b=c", ["a", "b=c"]),
             ("&&a=1&", ["a", "1"]), ("a=1&a=2", ["a", "1", "a", "2"]), ("a%3D=%26", ["a=", "&"]), ("a=%", nil), ("%=a", nil),
+            ("a=1&b=%", nil), ("a=1&%61=2", ["a", "1", "a", "2"]), ("%61=%62&a=c", ["a", "b", "a", "c"]),
+            ("a\u{301}=1&\u{301}=2&a=\u{301}", ["a\u{301}", "1", "\u{301}", "2", "a", "\u{301}"]),
         ] as [(String, [String]?)])
     func `a query is split into decoded fields`(query: String, expected: [String]?) {
-        expectEqual(PercentEncoding.fields(query)?.flatMap { [$0.name, $0.value] }, expected)
+        let fields = PercentEncoding.fields(query)
+        expectEqual(fields?.flatMap { [$0.name, $0.value] }, expected)
+        for name in ["a", "b", "a=", "", "\u{301}", "missing"] {
+            let value = fields?.first { $0.name.utf8.elementsEqual(name.utf8) }?.value
+            expectEqual(PercentEncoding.value(of: name, in: query), value)
+        }
     }
 
     @Test func `a plus sign is a space only in forms`() {

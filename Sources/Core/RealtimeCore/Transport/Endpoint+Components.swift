@@ -8,7 +8,7 @@ extension Endpoint {
     ///
     /// Setting it keeps the query. A missing slash is added, and a question mark or number sign is percent-encoded.
     public var path: String {
-        get { String(self.requestTarget.prefix { $0 != "?" }) }
+        get { String(self.requestTarget.beforeQuery) }
         set {
             let query = self.query
             let encoded = newValue.replacingText("?", with: "%3F").replacingText("#", with: "%23")
@@ -37,8 +37,7 @@ extension Endpoint {
     /// - Parameter name: The decoded name of the field.
     /// - Returns: The value, empty if the field has none; `nil` if there is no such field or the query can't be decoded.
     public func queryValue(_ name: String) -> String? {
-        guard let fields = self.query.flatMap({ PercentEncoding.fields($0) }) else { return nil }
-        return fields.first { $0.name.utf8.elementsEqual(name.utf8) }?.value
+        self.query.flatMap { PercentEncoding.value(of: name, in: $0) }
     }
 
     /// Appends a field to the query.

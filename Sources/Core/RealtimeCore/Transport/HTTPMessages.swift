@@ -29,9 +29,9 @@ public struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral, S
 
     /// The value of the first field with a name. Setting it replaces all fields with that name; `nil` removes them.
     public subscript(_ name: String) -> String? {
-        get { self.fields.first { Self.isEqual($0.name, name) }?.value }
+        get { self.fields.first { Self.isEqual($0.name.utf8, name.utf8) }?.value }
         set {
-            self.fields.removeAll { Self.isEqual($0.name, name) }
+            self.fields.removeAll { Self.isEqual($0.name.utf8, name.utf8) }
             if let newValue { self.fields.append(Field(name: name, value: newValue)) }
         }
     }
@@ -39,7 +39,7 @@ public struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral, S
     /// Returns the values of all fields with a name, in order.
     public func values(_ name: String) -> [String] {
         var values: [String] = []
-        for field in self.fields where Self.isEqual(field.name, name) { values.append(field.value) }
+        for field in self.fields where Self.isEqual(field.name.utf8, name.utf8) { values.append(field.value) }
         return values
     }
 
@@ -54,25 +54,29 @@ public struct HTTPHeaders: Sendable, Hashable, ExpressibleByDictionaryLiteral, S
     ///   - name: The name of the fields, for example `Connection`.
     ///   - token: The token to look for, for example `upgrade`.
     public func contains(_ name: String, token: String) -> Bool {
-        self.values(name).contains { value in
-            value.split(separator: ",").contains { Self.isEqual(Self.trimmed($0), token) }
+        for field in self.fields where Self.isEqual(field.name.utf8, name.utf8) {
+            var rest = field.value.utf8[...]
+            while !rest.isEmpty {
+                let item = rest.prefix { $0 != UInt8(ascii: ",") }
+                if Self.isEqual(Self.trimmed(item), token.utf8) { return true }
+                rest = rest[item.endIndex...].dropFirst()
+            }
         }
+        return false
     }
 
     /// Returns an iterator over the fields, in order.
     public func makeIterator() -> IndexingIterator<[Field]> { self.fields.makeIterator() }
 
-    private static func trimmed(_ text: Substring) -> some StringProtocol {
-        let isSpace = { (character: Character) in character == " " || character == "\t" }
-        guard let first = text.firstIndex(where: { !isSpace($0) }), let last = text.lastIndex(where: { !isSpace($0) }) else {
-            return text.prefix(0)
-        }
-        return text[first...last]
+    private static func trimmed(_ text: Substring.UTF8View) -> Substring.UTF8View {
+        let isSpace = { (byte: UInt8) in byte == UInt8(ascii: " ") || byte == UInt8(ascii: "\t") }
+        let start = text.drop(while: isSpace)
+        guard let last = start.lastIndex(where: { !isSpace($0) }) else { return start }
+        return start[...last]
     }
 
     /// Compares case-insensitively. Only ASCII letters have case in a field name.
-    private static func isEqual(_ lhs: some StringProtocol, _ rhs: some StringProtocol) -> Bool {
-        let (left, right) = (lhs.utf8, rhs.utf8)
+    private static func isEqual(_ left: some Collection<UInt8>, _ right: some Collection<UInt8>) -> Bool {
         guard left.count == right.count else { return false }
         return zip(left, right).allSatisfy { Self.lowercased($0) == Self.lowercased($1) }
     }
@@ -201,11 +205,16 @@ public struct HTTPRequestHead: Sendable {
     }
 
     /// The part of the target before the first question mark, percent-encoded.
-    public var path: Substring { self.target.prefix { $0 != "?" } }
+    public var path: Substring { self.target.beforeQuery }
 
     /// The part of the target after the first question mark, percent-encoded; empty if there is none.
     public var query: Substring {
-        guard let mark = self.target.firstIndex(of: "?") else { return "" }
-        return self.target[self.target.index(after: mark)...]
+        guard let mark = self.target.utf8.firstIndex(of: UInt8(ascii: "?")) else { return "" }
+        return self.target[self.target.utf8.index(after: mark)...]
     }
+}
+
+extension String {
+    /// The part of a URL before the first question mark. A combining character may follow the mark, which isn't a `Character` then.
+    var beforeQuery: Substring { Substring(self.utf8.prefix { $0 != UInt8(ascii: "?") }) }
 }

@@ -49,8 +49,9 @@ struct PusherServerMachine: EmbeddedServerMachine {
             case awaitingHook(WorkID)
             /// The client has received its socket ID.
             case established(Established)
-            /// The client has received an error, and the connection is closing, unless the profile keeps it.
-            case rejected
+            /// The client has received an error, and the connection is closing, unless the profile keeps it. Or it is dropped, without an error, as
+            /// soon as it is open.
+            case rejected(isDropped: Bool)
         }
 
         let socketID: String
@@ -273,14 +274,17 @@ struct PusherServerMachine: EmbeddedServerMachine {
 
     /// The version of the protocol that a client asks for.
     private static func version(of request: HTTPRequestHead) -> String? {
-        PercentEncoding.fields(request.query)?.first { ByteString($0.name) == ByteString("protocol") }?.value
+        PercentEncoding.value(of: "protocol", in: request.query)
     }
 
     private mutating func reject(
         _ id: ConnectionID, _ code: CloseCode, _ message: String, keepsOpen: Bool = false, _ effects: inout Effects<Self>
     ) {
-        self.connections.update(id) { $0.state = .rejected }
-        if keepsOpen {
+        let isDropped = self.profile.dropsRejectedConnections && self.isAboutApp(code)
+        self.connections.update(id) { $0.state = .rejected(isDropped: isDropped) }
+        if isDropped {
+            effects.log(.debug, "the connection is dropped: \(message)")
+        } else if keepsOpen {
             effects.commands.append(.send(id, self.errorFrame(Int(code.rawValue), message)))
         } else {
             self.close(id, code, message, &effects)
@@ -288,12 +292,20 @@ struct PusherServerMachine: EmbeddedServerMachine {
         self.deliver(.error(socketID: nil, code: Int(code.rawValue), message: message), &effects)
     }
 
+    /// Whether a code says that there is no such app, or that it takes no further connections.
+    private func isAboutApp(_ code: CloseCode) -> Bool {
+        [PusherCloseCode.noSuchApplication, PusherCloseCode.applicationDisabled, self.profile.connectionLimitCode].contains(code)
+    }
+
     mutating func opened(_ id: ConnectionID, head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>) {
-        guard case .opening(let hook)? = self.connections[id]?.state else { return }
-        if let hook {
-            self.connections.update(id) { $0.state = .awaitingHook(hook) }
-        } else {
-            self.establish(id, now: now, &effects)
+        switch self.connections[id]?.state {
+        case .opening(let hook?): self.connections.update(id) { $0.state = .awaitingHook(hook) }
+        case .opening(nil): self.establish(id, now: now, &effects)
+        case .rejected(isDropped: true):
+            effects.commands.append(.abandon(id))
+            // The transport reports nothing about an abandoned connection.
+            _ = self.connections.remove(id)
+        case .awaitingHook, .established, .rejected, nil: return
         }
     }
 
