@@ -25,6 +25,8 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
     var unknownKey = #"{"code":4001,"message":"Application does not exist"}"#
     var rejected: @Sendable (_ socketID: String) -> String
     var closesWithoutCode = false
+    /// Whether a connection that is rejected receives nothing, not even a close frame.
+    var dropsRejected = false
     /// The code with which a connection over the limit is closed; `nil` if it stays open.
     var connectionLimitCode: Int? = 4004
     var activityTimeout = Duration.seconds(120)
@@ -55,8 +57,9 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
                 #"{"event":"pusher:error","data":"{\"message\":\"Invalid signature: Expected HMAC SHA256 hex digest of \#($0):private-a, but got key:x\"}"}"#
             }, closesWithoutCode: true),
         ProfileFrames(
-            name: "sockudo", profile: .sockudo,
-            rejected: { _ in #"{"event":"pusher:error","data":{"code":4009,"message":"\#(shortMessage)"}}"# }),
+            name: "sockudo", profile: .sockudo, ping: "", pong: "",
+            rejected: { _ in #"{"event":"pusher:error","data":{"code":4009,"message":"\#(shortMessage)"}}"# }, dropsRejected: true,
+            connectionLimitCode: nil),
     ]
 }
 
@@ -114,12 +117,14 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
             $0.connectionLimit = 1
         }
         let unknown = RawClient(pusher, "/app/unknown?protocol=7")
-        expectEqual(unknown.take(), [#"{"event":"pusher:error","data":\#(expected.unknownKey)}"#])
-        expectEqual(unknown.closeCode, (expected.closesWithoutCode ? 1005 : 4001))
+        let error = #"{"event":"pusher:error","data":\#(expected.unknownKey)}"#
+        expectEqual(unknown.take(), expected.dropsRejected ? [] : [error])
+        expectEqual(unknown.closeCode, (expected.dropsRejected ? nil : expected.closesWithoutCode ? 1005 : 4001))
         let first = RawClient(pusher)
         let second = RawClient(pusher)
-        expectEqual(second.takeErrors().count, 1)
+        expectEqual(second.takeErrors().count, expected.dropsRejected ? 0 : 1)
         expectEqual(second.closeCode, expected.connectionLimitCode.map { expected.closesWithoutCode ? 1005 : $0 })
+        for client in [unknown, second] { expectEqual(client.isDropped, expected.dropsRejected) }
         // The code that the server's user chooses is sent in any case.
         pusher.server.close(try #require(pusher.server.socketIDs.first), CloseCode(rawValue: 4003))
         expectEqual(first.closeCode, 4003)
@@ -153,6 +158,9 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
         expect(error.code == .subscriptionRejected && !error.message.contains("wrong"))
         let unknown = pusher.client { $0.key = "unknown" }
         unknown.connect()
+        if expected.dropsRejected {
+            return expectEqual(unknown.state, .connecting)
+        }
         guard case .disconnected(let rejection?) = unknown.state else { return expect(false, "\(unknown.state)") }
         expect(rejection.code == .rejected && rejection.serverCode == 4001)
     }
@@ -272,7 +280,7 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
                     1,
                     PusherFrames.error(
                         nil,
-                        "Invalid signature: Expected HMAC SHA256 hex digest of \(server.socketID(1)):presence-a:\(data), but got key:hunter2",
+                        "Invalid signature: Expected HMAC SHA256 hex digest of \(server.socketID(1)):presence-a, but got key:hunter2",
                         omitsMissingCode: true, as: .string))
             ])
         guard case .subscriptionRejected(_, _, let message)? = server.takeEvents().last else { return expect(false, "no event") }

@@ -112,6 +112,9 @@ package final class RawClient: Sendable {
 
     package var closeCode: Int? { if case .peer(let code, _)? = self.endings.all.last { Int(code.rawValue) } else { nil } }
 
+    /// Whether the connection has ended without a close frame.
+    package var isDropped: Bool { if case .transport? = self.endings.all.last { true } else { false } }
+
     @discardableResult
     package func send(_ messages: WebSocketMessage...) -> Self {
         self.socket.send(messages)

@@ -99,7 +99,8 @@ struct SubscriptionRequest: Sendable {
 
     /// The data that the signature covers: servers check it over what was sent.
     ///
-    /// - Source: Reverb (`InteractsWithPrivateChannels.php`); soketi only has the data of presence channels in the signature.
+    /// - Source: Reverb (`InteractsWithPrivateChannels.php`), slanger (`subscription.rb`); soketi and sockudo only have the data of presence channels in
+    ///   the signature.
     private func signedData(_ app: PusherApp) -> String? {
         if ChannelName.kind(of: self.channel).isPresence { return self.channelData }
         return app.profile.signsAllChannelData && self.channelData?.isEmpty == false ? self.channelData : nil
@@ -122,7 +123,8 @@ struct SubscriptionRequest: Sendable {
     }
 
     private func invalidSignature(_ client: Client, _ app: PusherApp) -> Rejection {
-        let signed = "\(client.socketID):\(self.channel)" + (self.signedData(app).map { ":\($0)" } ?? "")
+        // slanger leaves out the data, which the signature covers.
+        let signed = "\(client.socketID):\(self.channel)"
         let quotation = "Invalid signature: Expected HMAC SHA256 hex digest of \(signed), but got \(self.auth ?? "")"
         let purpose = app.profile.errorsNameChannel ? " to subscribe to \(self.channel)" : ""
         return Rejection(

@@ -38,8 +38,8 @@ public struct PusherApp: Sendable, Hashable {
     /// default is `*` alone, which allows connections without an `Origin` as well.
     ///
     /// The server rejects other connections, and those without the header field `Origin`, with close code 4009. It follows the setting
-    /// `allowed_origins` of Reverb. The Pusher service and other servers have none. A client that isn't a web page sends the field if it is one
-    /// of its `PusherConfiguration.headers`.
+    /// `allowed_origins` of Reverb. sockudo has it as well, and compares the scheme and the port too; the Pusher service and other servers don't. A client
+    /// that isn't a web page sends the field if it is one of its `PusherConfiguration.headers`.
     public var allowedOrigins = ["*"]
     /// The maximum number of channels of a connection, including subscriptions that await a hook. The server rejects further subscriptions.
     /// The default is 10,000; the Pusher service states no limit.

@@ -88,6 +88,9 @@ public struct PusherServerProfile: Sendable, Hashable {
     /// Whether the server keeps a connection open after the error that rejects it because of ``PusherApp/connectionLimit`` or
     /// ``PusherApp/allowedOrigins``. It ignores what the client sends then.
     public var keepsRejectedConnections = false
+    /// Whether the server ends a connection without an error and without a close frame if there is no such app, if the app is disabled, or if it
+    /// is over ``PusherApp/connectionLimit``.
+    public var dropsRejectedConnections = false
     /// Whether the server closes a connection whose sign-in failed.
     public var closesAfterFailedSignIn = false
     /// Whether the signature of a subscription covers the `channel_data` of each channel, if there is some, and not only that of a presence
@@ -220,22 +223,49 @@ public struct PusherServerProfile: Sendable, Hashable {
         profile.pings = .none
         profile.cachesEvents = false
         profile.clientEventsNameSender = false
+        profile.requiresStructuredClientEvents = true
         profile.allowsSignIn = false
         profile.watchlistEvents = .none
+        // slanger limits nothing but the messages of clients, as em-websocket does. Its HTTP API accepts names of up to 164 characters.
+        profile.limits.clientEventsPerSecond = .max
+        profile.limits.memberLimit = .max
+        profile.limits.messageLimit = 10 << 20
+        profile.limits.eventDataLimit = .max
+        profile.limits.eventNameLimit = .max
+        profile.limits.validatesChannelNames = false
+        profile.limits.channelNameLimit = .max
+        profile.limits.userIDLimit = .max
+        profile.limits.userInfoLimit = .max
+        profile.limits.requiresUserInfoObjects = false
+        profile.limits.publicationChannelLimit = .max
+        profile.limits.batchLimit = .max
         return profile
     }()
 
     /// [sockudo](https://github.com/sockudo/sockudo) 5.
     public static let sockudo: PusherServerProfile = {
         var profile = PusherServerProfile()
+        profile.pingData = .omitted
+        profile.pongData = .omitted
         profile.clientEventData = .json
         profile.errorsNameChannel = false
         profile.clientEventsNameSender = false
+        profile.confirmsRepeatedSubscriptions = true
+        profile.dropsRejectedConnections = true
         profile.watchlistEvents = .separate
-        // Its documentation states 100 KiB, which version 5.2 doesn't enforce.
+        profile.signsAllChannelData = false
+        // An app of sockudo has the limits that it sets itself. The server's settings for events and presence channels have no effect in version 5.2,
+        // and names of channels and events are limited in `validation.rs` and `utils.rs`.
+        profile.limits.clientEventsPerSecond = .max
+        profile.limits.memberLimit = .max
+        profile.limits.messageLimit = 16 << 20
         profile.limits.eventDataLimit = .max
-        profile.limits.messageLimit = 1 << 20
+        profile.limits.userIDLimit = .max
+        profile.limits.userInfoLimit = .max
         profile.limits.requiresUserInfoObjects = false
+        profile.limits.publicationChannelLimit = .max
+        profile.limits.batchLimit = .max
+        profile.limits.cachedEventLifetime = .seconds(3600)
         return profile
     }()
 }
