@@ -159,6 +159,8 @@ private final class ScriptedPolling: ListenerHandler {
 
     @Test(arguments: [
         (4, ""), (4, "{"), (4, "0"), (4, "0{"), (4, "0[]"), (4, "4\"x\""), (4, "1"), (4, "<html>"), (4, "b%%%"), (4, "\u{1E}\u{1E}"),
+        (4, "0{\"sid\":" + String(repeating: "[", count: 4_000)), (4, "0null"), (4, "\u{1F}\u{8B}\u{8}"), (4, "0{\"sid\":\"\"}"),
+        (4, "0{\"sid\":\"a\",\"pingInterval\":-1}"), (4, "0{\"sid\":\"a\",\"pingTimeout\":\"x\"}"),
         (3, "0:"),
         (3, "2:0{"), (3, "9:0{}"), (3, ":"), (3, "-1:0"), (3, "99999999999:0"), (3, "3:4\"😀\""), (3, "1:1"), (3, "x"),
     ])
@@ -213,6 +215,22 @@ private final class ScriptedPolling: ListenerHandler {
             if case .error(let error) = update { error } else { nil }
         }
         expectEqual(errors.map(\.code), [.invalidMessage], "\(errors)")
+        expect(fixture.client.isConnected)
+        fixture.client.end()
+    }
+
+    @Test(arguments: [(4, "9"), (4, "b!"), (4, "2"), (4, "3"), (4, "6"), (3, "9"), (3, "3")])
+    func `thousands of packets that aren't messages in one answer don't hold up the message behind them`(
+        version: Int, packet: String
+    ) async throws {
+        let fixture = try await self.engine(version)
+        let messages = fixture.client.messages.makeAsyncIterator()
+        fixture.client.open()
+        try await fixture.client.opened(within: .seconds(600))
+        fixture.server.answer(Self.body(Array(repeating: packet, count: 3_000) + ["41"], version))
+        try await expectEqual(messages.next()?.value.int, 1)
+        fixture.server.answer(Self.body(["42"], version))
+        try await expectEqual(messages.next()?.value.int, 2)
         expect(fixture.client.isConnected)
         fixture.client.end()
     }

@@ -56,6 +56,20 @@ import Testing
         expectEqual(targets, ["/primus/?EIO=4&transport=polling&t=A00", "/primus/?EIO=4&transport=polling&t=A05"])
     }
 
+    @Test(arguments: ["a&b=c#d", "a b", "a\r\nX: y", "é/?", "%2F", "../..", String(repeating: "s", count: 10_000)])
+    func `the ID of a session can't change the URLs of its requests`(sid: String) throws {
+        var rules = Self.rules(.v4)
+        _ = rules.receivingRequest()
+        let handshake = EngineIOHandshake(sid: sid).packet.webSocketMessage(.v4)
+        try expectEqual(Self.answer(&rules, "text/plain", handshake.bytes), [handshake])
+        guard case .request(let close) = rules.closing(.normal, reason: "") else { return expect(false, "the server is told") }
+        for request in [rules.receivingRequest(), rules.sendingRequest([.text("41")]).0, close] {
+            let fields = try #require(PercentEncoding.fields(request.endpoint.query ?? ""))
+            expectEqual(fields.filter { $0.name != "t" }.map(\.value), ["4", "polling", sid])
+            expect(request.endpoint.path == "/primus/" && request.endpoint.target.utf8.allSatisfy { 0x21...0x7E ~= $0 })
+        }
+    }
+
     @Test(arguments: [EngineIOVersion.v3, .v4])
     func `an answer with packets that mean nothing is empty`(version: EngineIOVersion) throws {
         var rules = Self.rules(version)

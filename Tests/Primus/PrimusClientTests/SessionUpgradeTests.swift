@@ -33,6 +33,16 @@ import Testing
         expect(session.machine.transport == .webSockets && session.write("x") == [#"#2 4"x""#])
     }
 
+    @Test func `a session moves to one WebSocket, however often the server offers it`() {
+        var session = SessionHarness(.updates) { ($0.transformer, $0.startsWithPolling) = (.engineIO, true) }
+        session.open()
+        session.opened(Self.polling, head: HTTPResponseHead(status: 200))
+        let upgrades = (Array(repeating: #""websocket""#, count: 3_000) + [#""webtransport""#, "5"]).joined(separator: ",")
+        let lines = session.receive(Self.handshake.replacing(#""websocket""#, with: upgrades))
+        expectEqual(lines.filter { $0.hasPrefix("open ") }, ["open #2 ws://host/primus/?EIO=3&transport=websocket&sid=abc"])
+        expectEqual(session.opened(Self.webSocket), ["#2 2probe"])
+    }
+
     /// Loses the session in the middle of the move, and opens the next one. Returns the lines after its handshake.
     private static func lose(_ session: inout SessionHarness, _ connection: ConnectionID = Self.polling) -> [String] {
         session.opened(Self.webSocket)
@@ -176,7 +186,10 @@ import Testing
         expect(session.machine.transport == .polling && session.write("x") == [#"#1 4"x""#])
     }
 
-    @Test(arguments: ["3", "3other", "2probe", "4\"x\"", "abc", "", "0{}", "5"])
+    @Test(arguments: [
+        "3", "3other", "2probe", "4\"x\"", "abc", "", "0{}", "5", "1", "6", "2", "b!", "3probe3probe", "<html>", "3PROBE",
+        "3probe" + String(repeating: "x", count: 10_000), #"0{"sid":"other","upgrades":[],"pingInterval":1,"pingTimeout":1}"#,
+    ])
     func `a probe that is answered with anything else leaves the session with polling`(answer: String) {
         var session = Self.moving()
         session.opened(Self.webSocket)

@@ -157,6 +157,20 @@ import Testing
         try expect(test.start(session).status == 400 && test.server.sparks.isEmpty)
     }
 
+    @Test func `a session ends when its client gives up the poll that waits, and others don't`() async throws {
+        let (test, echo) = try await self.start()
+        let neighbor = try test.openEngineIO()
+        for _ in 0..<20 {
+            let session = try test.openEngineIO()
+            try test.start(session).cancel()
+            try expectEqual(test.start(session).status, 400)
+        }
+        expectEqual(test.server.sparks.count, 1)
+        try expectEqual(test.start(neighbor, method: "POST", body: "41").body, "ok")
+        try expectEqual(test.start(neighbor).body, "41")
+        echo.cancel()
+    }
+
     @Test func `text and bytes are sent and received over a WebSocket`() async throws {
         let (test, echo) = try await self.start()
         let client = test.client(Self.socketPath)

@@ -39,6 +39,20 @@ import Testing
         }
     }
 
+    /// Checks that a session goes on with polling, and that it moves to another WebSocket.
+    private func checkMove(_ session: String, _ fixture: Fixture) throws {
+        try expect(fixture.test.start(session, method: "POST", body: "41").status == 200 && fixture.received.take() == ["1"])
+        let client = fixture.test.client(Self.webSocket(session))
+        client.send("2probe")
+        expectEqual(client.lines, ["3probe"])
+        client.send("5", "42")
+        expect(fixture.received.take() == ["2"] && client.end == nil)
+        try expectEqual(fixture.test.start(session).status, 400)
+    }
+
+    /// The target of a WebSocket to which a session may move.
+    private static func webSocket(_ session: String) -> String { session.replacing("polling", with: "websocket") }
+
     /// Packets in the body of a request.
     private static func body(_ packets: some Sequence<String>, _ version: Int) -> String {
         version == 4 ? packets.joined(separator: "\u{1E}") : packets.map { "\($0.utf16.count):\($0)" }.joined()
@@ -148,16 +162,87 @@ import Testing
     ) async throws {
         let fixture = try await Fixture()
         let session = try fixture.test.openEngineIO()
-        let client = fixture.test.client(session.replacing("polling", with: "websocket"))
+        let client = fixture.test.client(Self.webSocket(session))
         client.send(message, "4\"lost\"")
         expect(client.end != nil && client.lines.isEmpty && fixture.received.take().isEmpty)
-        try expect(fixture.test.start(session, method: "POST", body: "41").status == 200 && fixture.received.take() == ["1"])
-        // Another WebSocket can take its place.
-        let next = fixture.test.client(session.replacing("polling", with: "websocket"))
-        next.send("2probe")
-        expectEqual(next.lines, ["3probe"])
-        next.send("5", "42")
-        expectEqual(fixture.received.take(), ["2"])
+        try self.checkMove(session, fixture)
+        try fixture.checkNeighbor()
+        fixture.record.cancel()
+    }
+
+    @Test(arguments: ["2", "2other", "3probe", "41", "6", "0", "abc", ""])
+    func `a WebSocket that sends something else between its probe and the move is closed, and the session goes on with polling`(
+        message: String
+    ) async throws {
+        let fixture = try await Fixture()
+        let session = try fixture.test.openEngineIO()
+        let client = fixture.test.client(Self.webSocket(session))
+        client.send("2probe")
+        client.send(message, "5", "4\"lost\"")
+        expect(client.end != nil && client.lines == ["3probe"] && fixture.received.take().isEmpty)
+        try self.checkMove(session, fixture)
+        try fixture.checkNeighbor()
+        fixture.record.cancel()
+    }
+
+    @Test(arguments: [[], ["2probe"]] as [[String]])
+    func `a WebSocket whose client doesn't move in time is closed, and the session goes on with polling`(packets: [String]) async throws {
+        let fixture = try await Fixture()
+        let session = try fixture.test.openEngineIO()
+        let client = fixture.test.client(Self.webSocket(session))
+        for packet in packets { client.send(packet) }
+        fixture.test.clock.advance(by: .milliseconds(9_999))
+        expectNil(client.end)
+        fixture.test.clock.advance(by: .milliseconds(1))
+        expect(client.end != nil)
+        try self.checkMove(session, fixture)
+        try fixture.checkNeighbor()
+        fixture.record.cancel()
+    }
+
+    @Test func `a client may probe and disconnect again and again, and no message is lost`() async throws {
+        let fixture = try await Fixture()
+        let session = try fixture.test.openEngineIO()
+        let spark = try #require(fixture.test.server.sparks.last)
+        for number in 0..<50 {
+            let client = fixture.test.client(Self.webSocket(session))
+            client.send("2probe")
+            try spark.write(number)
+            try expectEqual(fixture.test.start(session, method: "POST", body: "4\(number)").status, 200)
+            client.socket.close()
+            expectEqual(client.lines, ["3probe"])
+        }
+        expectEqual(fixture.received.take(), (0..<50).map { "\($0)" })
+        try expectEqual(fixture.test.start(session).body, Self.body((0..<50).map { "4\($0)" }, 4))
+        try self.checkMove(session, fixture)
+        try fixture.checkNeighbor()
+        fixture.record.cancel()
+    }
+
+    @Test func `what a client sends in requests before it moves precedes what it sends on the WebSocket`() async throws {
+        let fixture = try await Fixture()
+        let session = try fixture.test.openEngineIO()
+        func post(_ packets: String...) throws {
+            try expectEqual(fixture.test.start(session, method: "POST", body: Self.body(packets, 4)).status, 200)
+        }
+        try post("41")
+        let client = fixture.test.client(Self.webSocket(session))
+        try post("42", "43")
+        client.send("2probe")
+        try post("44")
+        client.send("5", "45")
+        expectEqual(fixture.received.take(), (1...5).map { "\($0)" })
+        try fixture.checkNeighbor()
+        fixture.record.cancel()
+    }
+
+    @Test func `probes, the move and messages may arrive together, and each probe is answered`() async throws {
+        let fixture = try await Fixture()
+        let session = try fixture.test.openEngineIO()
+        let client = fixture.test.client(Self.webSocket(session))
+        client.socket.send((Array(repeating: "2probe", count: 1_000) + ["5", "41", "42"]).map { .text($0) })
+        expectEqual(client.lines, Array(repeating: "3probe", count: 1_000))
+        expectEqual(fixture.received.take(), ["1", "2"])
         try fixture.checkNeighbor()
         fixture.record.cancel()
     }
@@ -182,15 +267,46 @@ import Testing
         fixture.record.cancel()
     }
 
-    @Test func `a second WebSocket of a session that is about to move is closed`() async throws {
+    @Test func `other WebSockets of a session that is about to move are closed`() async throws {
         let fixture = try await Fixture()
         let session = try fixture.test.openEngineIO()
         let target = session.replacing("polling", with: "websocket")
         let first = fixture.test.client(target)
         first.send("2probe")
-        expect(fixture.test.client(target).end != nil)
+        for _ in 0..<300 { expect(fixture.test.client(target).end != nil) }
         first.send("5", "41")
         expect(fixture.received.take() == ["1"] && first.end == nil)
+        try fixture.checkNeighbor()
+        fixture.record.cancel()
+    }
+
+    @Test(arguments: [
+        "abcdef", "%00", "..%2F..", "a%0D%0AX:%20y", "%FF", "%", "<b>", String(repeating: "a", count: 9_000), "unknown&sid={sid}",
+        "{sid}%20", "{sid},{sid}",
+    ])
+    func `an ID that no session has is refused, and isn't repeated`(sid: String) async throws {
+        let fixture = try await Fixture()
+        let session = try fixture.test.openEngineIO()
+        let spark = try #require(fixture.test.server.sparks.last)
+        let id = sid.replacing("{sid}", with: spark.id)
+        let target = session.replacing("&sid=\(spark.id)", with: "&sid=\(id)")
+        for (method, body) in [("GET", ""), ("POST", "4\"lost\"")] {
+            let response = try fixture.test.start(target, method: method, body: body)
+            expect(response.status == 400 && !response.body.contains(id), "\(method) \(response.body)")
+        }
+        let refusal = fixture.test.client(Self.webSocket(target)).end?.transportError?.response
+        expect(refusal?.head.status == 400 && refusal.map { String(decoding: $0.body, as: UTF8.self).contains(id) } == false)
+        expect(fixture.received.take().isEmpty && fixture.test.server.sparks.count == 2)
+        try self.checkMove(session, fixture)
+        try fixture.checkNeighbor()
+        fixture.record.cancel()
+    }
+
+    @Test(arguments: ["sid=unknown", "EIO=3", "transport=websocket"])
+    func `of a field that is repeated in the query, the first one counts`(field: String) async throws {
+        let fixture = try await Fixture()
+        let session = try fixture.test.openEngineIO() + "&\(field)"
+        try expect(fixture.test.start(session, method: "POST", body: "41").status == 200 && fixture.received.take() == ["1"])
         try fixture.checkNeighbor()
         fixture.record.cancel()
     }

@@ -123,7 +123,41 @@ import Testing
         try expectEqual(JSONValue(parsing: Array(response.body.utf8))["websocket"], false)
     }
 
-    @Test(arguments: ["/a/a1", "/_/_1", "/1/1", "/abcdefgh_i-j%20/abcdefg_i-j%201"])
+    @Test(arguments: [
+        ("GET", "/primus/0/s/jsonp?c=<b>"), ("POST", "/primus/0/s/jsonp_send"), ("GET", "/primus/0/s/htmlfile?c=<b>"),
+        ("GET", "/primus/iframe.html"), ("GET", "/primus/iframe-<b>.html"), ("GET", "/primus/0/s"), ("GET", "/primus/0/<b>"),
+        ("POST", "/primus/0/../xhr"), ("POST", "/primus/../primus/0/s/xhr"), ("POST", "/primus/0/s/x/xhr"), ("POST", "//primus/0/s/xhr"),
+        ("POST", "/primus/0/s%2Fxhr"), ("POST", "/primus/0/s/XHR"), ("POST", "/primus/0/s/xhr%00"), ("POST", "/PRIMUS/0/s/xhr"),
+    ])
+    func `transports that the server doesn't have, and other spellings of an address, are unknown`(
+        method: String, target: String
+    ) async throws {
+        let test = try await self.start().test
+        let response = try test.start(target, method: method, body: "[\"1\"]")
+        expect(response.status == 404 && !response.body.contains("<b>") && test.server.sparks.isEmpty, "\(response.body)")
+    }
+
+    @Test(arguments: [
+        "<script>", "http://<script>alert(1)</script>", "\"><img src=x>", "javascript:alert(1)", "data:text/html,<b>", "http://a<b>",
+        "http://%0D%0AX:%20y", "http://\(String(repeating: "a", count: 9_000))",
+    ])
+    func `an origin with markup is part of no page`(origin: String) async throws {
+        let test = try await self.start().test
+        for (method, target) in [
+            ("GET", "/primus"), ("GET", "/primus/info"), ("POST", "/primus/0/s/xhr"), ("GET", "/primus/0/e/eventsource"),
+            ("GET", "/primus/x"), ("POST", "/primus/0/unknown/xhr_send"),
+        ] {
+            let response = try test.start(target, method: method, headers: ["Origin": origin], body: method == "POST" ? "[]" : "")
+            let isRefusal = response.status == 403 && response.headers["Content-Type"]?.hasPrefix("text/plain") == true
+            expect(isRefusal || !response.body.contains(origin), "\(method) \(target) \(response.status ?? 0) \(response.body)")
+            expect(response.headers["Content-Type"]?.contains("html") != true, "\(method) \(target)")
+        }
+    }
+
+    @Test(arguments: [
+        "/a/a1", "/_/_1", "/1/1", "/abcdefgh_i-j%20/abcdefg_i-j%201", "/0/%2e%2e", "/0/a%2Fb", "/0/<b>",
+        "/0/\(String(repeating: "s", count: 9_000))",
+    ])
     func `a session has any address of three parts`(part: String) async throws {
         let response = try await self.start().test.start("/primus\(part)/xhr", method: "POST")
         expect(response.status == 200 && response.body == "o\n")
@@ -215,6 +249,20 @@ import Testing
         expect(clients[0].lines == ["o", "a[\"1\"]"] && clients[1].lines == ["o", "a[\"2\"]"])
         clients[0].socket.close()
         expect(test.client("/primus/000/s/websocket").lines == ["o"] && clients[1].end == nil)
+        echo.cancel()
+    }
+
+    @Test func `a WebSocket with the ID of a session over HTTP is a session of its own`() async throws {
+        let (test, echo) = try await self.start()
+        try expectEqual(test.start("/primus/000/s/xhr", method: "POST").body, "o\n")
+        let client = test.client("/primus/000/s/websocket")
+        client.send("[\"1\"]")
+        try expectEqual(test.start("/primus/000/s/xhr_send", method: "POST", body: "[\"2\"]").status, 204)
+        expectEqual(client.lines, ["o", "a[\"1\"]"])
+        try expectEqual(test.start("/primus/000/s/xhr", method: "POST").body, "a[\"2\"]\n")
+        client.socket.close()
+        try expectEqual(test.start("/primus/000/s/xhr_send", method: "POST", body: "[\"3\"]").status, 204)
+        try expectEqual(test.start("/primus/000/s/xhr", method: "POST").body, "a[\"3\"]\n")
         echo.cancel()
     }
 

@@ -51,6 +51,11 @@ import Testing
         ("0", "isn't JSON"), ("0{}", "no session ID"), (#"0{"sid":""}"#, "no session ID"),
         (#"0{"sid":"a","pingInterval":-1}"#, "\"pingInterval\""),
         (#"0{"sid":"a","pingTimeout":"1"}"#, "\"pingTimeout\""), (#"0{"sid":"a","maxPayload":1e99}"#, "\"maxPayload\""),
+        (#"0{"sid":"a","pingInterval":1e300}"#, "\"pingInterval\""), (#"0{"sid":"a","pingInterval":2147483648}"#, "\"pingInterval\""),
+        (#"0{"sid":"a","pingTimeout":0.5}"#, "\"pingTimeout\""), (#"0{"sid":"a","pingTimeout":null}"#, "\"pingTimeout\""),
+        (#"0{"sid":"a","maxPayload":-1}"#, "\"maxPayload\""), (#"0{"sid":5}"#, "no session ID"), (#"0{"sid":["a"]}"#, "no session ID"),
+        ("0null", "no session ID"), (#"0["a"]"#, "no session ID"), ("0{\"sid\":" + String(repeating: "[", count: 100_000), "isn't JSON"),
+        ("0{\"sid\":\"\(String(repeating: "a", count: 100_000))\"}", "isn't JSON"),
     ])
     func `an invalid handshake says what is wrong`(text: String, problem: String) {
         let lines = Self.v4.lines(text)
@@ -63,6 +68,16 @@ import Testing
         expectEqual(handshake, EngineIOHandshake(sid: "a", upgrades: ["websocket"], pingInterval: 1, pingTimeout: 2, maxPayload: 3))
         expectEqual(handshake.json.description, text)
         try expectEqual(EngineIOHandshake(parsing: Array(#"{"sid":"a"}"#.utf8)), EngineIOHandshake(sid: "a"))
+    }
+
+    @Test(arguments: [
+        (#""upgrades":{}"#, []), (#""upgrades":"websocket""#, []), (#""upgrades":[1,null,"websocket",["websocket"]]"#, ["websocket"]),
+        (#""upgrades":["webtransport","\r\n"]"#, ["webtransport", "\r\n"]),
+        (#""more":{"sid":"b"}"#, []), (#""pingInterval":0,"maxPayload":0"#, []),
+    ])
+    func `members of a handshake that can't be used have no effect on others`(members: String, upgrades: [String]) throws {
+        let handshake = try EngineIOHandshake(parsing: Array(#"{"sid":"a",\#(members),"pingTimeout":7}"#.utf8))
+        expect(handshake.sid == "a" && handshake.upgrades == upgrades && handshake.pingTimeout == 7 && handshake.maxPayload == nil)
     }
 
     @Test(arguments: EngineIOError.Refusal.allCases)

@@ -77,7 +77,11 @@ import Testing
     @Test(arguments: [
         (#""pingInterval":"5""#, "\"pingInterval\" is neither a number nor false", PrimusSpec.Heartbeat.serverPings(interval: nil)),
         (#""pingInterval":-5"#, "isn't a time", .serverPings(interval: nil)),
-        (#""timeout":1e99"#, "isn't a time", .clientPings(timeout: nil)),
+        (#""timeout":1e99"#, "isn't a time", .clientPings(timeout: nil)), (#""timeout":-1"#, "isn't a time", .clientPings(timeout: nil)),
+        (#""timeout":[]"#, "\"timeout\" is neither a number nor false", .clientPings(timeout: nil)),
+        (#""pingInterval":true"#, "\"pingInterval\" is neither a number nor false", .serverPings(interval: nil)),
+        (#""pingInterval":1e300"#, "isn't a time", .serverPings(interval: nil)),
+        (#""pathname":["/x"],"pingInterval":7"#, "\"pathname\" isn't a string", .serverPings(interval: 7)),
         (#""pathname":5,"pingInterval":7"#, "\"pathname\" isn't a string", .serverPings(interval: 7)),
         (#""version":5,"pingInterval":7"#, "\"version\" isn't a string", .serverPings(interval: 7)),
     ])
@@ -101,7 +105,9 @@ import Testing
     @Test(arguments: [
         ("", "isn't JSON"), ("[]", "isn't an object"), ("{}", "are missing"),
         (#"{"parser":1,"transformer":"x"}"#, "\"parser\" isn't a string"),
-        (#"{"parser":"json","transformer":[]}"#, "\"transformer\" isn't a string"), ("<html>", "isn't JSON"),
+        (#"{"parser":"json","transformer":[]}"#, "\"transformer\" isn't a string"), ("<html>", "isn't JSON"), ("null", "isn't an object"),
+        (#"{"parser":"json","transformer":"sockjs"}x"#, "isn't JSON"),
+        ("{\"parser\":\"json\",\"transformer\":" + String(repeating: "{\"a\":", count: 100_000), "isn't JSON"),
         (String(repeating: "[", count: 100_000), "isn't JSON"),
     ])
     func `an invalid specification is an error that says what is wrong`(text: String, problem: String) {

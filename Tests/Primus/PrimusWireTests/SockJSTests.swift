@@ -13,6 +13,8 @@ import Testing
         (#"a["1","{\"a\":\"\\u00e4\"}","ä😀"]"#, ["packet 1", #"packet {"a":"\u00e4"}"#, "packet ä😀"]), (#"m"x""#, ["packet x"]),
         (#"a [ "1" , "2" ] "#, ["packet 1", "packet 2"]), (#"m"a\\b\ud83d\ude00""#, ["packet a\\b😀"]),
         (#"c[1000,"Normal closure"]"#, ["closed 1000 Normal closure"]), (#"c[3000,"Go away!"]"#, ["closed 3000 Go away!"]),
+        (#"c[0,""]"#, ["closed 0 "]), (#"c[-1,"x"]"#, ["closed -1 x"]), (#"c[70000,"x"]"#, ["closed 70000 x"]),
+        (#"c[3000,"\r\n<b>"]"#, ["closed 3000 \r\n<b>"]),
         (#"a["\ud800"]"#, ["packet \u{FFFD}"]),
     ])
     func `a client reads each frame`(frame: String, lines: [String]) {
@@ -41,6 +43,8 @@ import Testing
     }
 
     @Test(arguments: [
+        "c[1e300,\"x\"]", "c[1.5,\"x\"]", "c[null,\"x\"]", "c{}", "c[1000,null]", "C[1000,\"x\"]", "O", "A[\"1\"]", "a[\"1\"]a[\"2\"]",
+        "a" + String(repeating: "[", count: 100_000), "a[" + String(repeating: "{\"a\":", count: 100_000), "m{}", "c[3000,\"x\",5]",
         "", "x", "a", "a[", "a{}", "a[1]", #"a["1",2]"#, #"a["1"]x"#, "a[[\"1\"]]", "c", "c[]", "c[1000]", #"c["1000","x"]"#, "c[1000,5]",
         "m5", "m", "a[null]",
         #"a["1""#, "a\"",
@@ -128,7 +132,17 @@ import Testing
         let info = try SockJSInfo(parsing: Array(text.utf8))
         expect(info == SockJSInfo(webSocket: false, cookieNeeded: true, baseURL: "/x", entropy: 5) && info.json.description == text)
         try expectEqual(SockJSInfo(parsing: Array("{}".utf8)), SockJSInfo())
-        for invalid in ["", "[]", "<html>", "5"] {
+        for other in [
+            #"{"websocket":"no","cookie_needed":1,"base_url":5,"entropy":-1}"#,
+            #"{"websocket":null,"cookie_needed":[],"base_url":{},"entropy":1e300}"#,
+            #"{"entropy":4294967296,"origins":{},"more":[{}]}"#,
+        ] {
+            try expectEqual(SockJSInfo(parsing: Array(other.utf8)), SockJSInfo())
+        }
+        for invalid in [
+            "", "[]", "<html>", "5", "null", #""{}""#, "{", "{}x", String(repeating: "[", count: 100_000),
+            "{\"a\":" + String(repeating: "[", count: 100_000), "{\"base_url\":\"\(String(repeating: "a", count: 100_000))\"}",
+        ] {
             #expect(throws: SockJSError.self) { try SockJSInfo(parsing: Array(invalid.utf8)) }
         }
     }
