@@ -227,6 +227,17 @@ import Testing
         expectEqual(held.status, 200)
     }
 
+    @Test(arguments: transports)
+    func `hundreds of calls in one request are answered in order`(transport: HubTransport) async throws {
+        let test = try await HubUnderTest()
+        test.hub.on("Echo") { (caller, value: Int) in value }
+        let client = try await test.connect(transport)
+        let calls = (0..<300).map { #"{"type":1,"invocationId":"\#($0)","target":"Echo","arguments":[\#($0)]}"# + "\u{1E}" }
+        let request = client.request("POST", body: calls.joined())
+        for value in 0..<300 { try await expectEqual(client.next()["result"]?.int, value) }
+        try await expectEqual(request.end(), 200)
+    }
+
     // MARK: Authentication
 
     @Test(arguments: transports)
@@ -420,6 +431,49 @@ import Testing
         expectEqual(client.endings.all, [404])
     }
 
+    @Test func `clients that never poll again don't keep others out, and are disconnected`() async throws {
+        let test = try await HubUnderTest()
+        for _ in 0..<300 {
+            let client = try await test.connect(.longPolling)
+            client.stopWaiting()
+        }
+        test.hub.on("Add") { (caller, a: Int, b: Int) in a + b }
+        let client = try await test.connect(.longPolling)
+        try await expectEqual(client.invoke("Add", "1,2")["result"], 3)
+        expectEqual(test.hub.connectionIDs.count, 301)
+        test.clock.advance(by: .seconds(15))
+        expectEqual(test.hub.connectionIDs.count, 1)
+        try await expectEqual(client.invoke("Add", "2,2")["result"], 4)
+    }
+
+    @Test func `of polls at the same time, the last one waits, and the others are over`() async throws {
+        let test = try await HubUnderTest()
+        let client = try await test.connect(.longPolling)
+        client.stopWaiting()
+        let polls = (0..<50).map { _ in client.request("GET") }
+        expect(polls.dropLast().allSatisfy { $0.status == 204 && $0.body.isEmpty } && polls.last?.status == nil)
+        try await test.hub.clients.all.send("A")
+        expect(polls.last?.status == 200 && polls.last?.body.contains("\"A\"") == true)
+        expectEqual(test.hub.connectionIDs.count, 1)
+    }
+
+    @Test func `a client may give up its polls and send others, and gets each message once`() async throws {
+        let test = try await HubUnderTest()
+        let client = try await test.connect(.longPolling)
+        client.stopWaiting()
+        for _ in 0..<300 { client.request("GET").cancel() }
+        var text = ""
+        for number in 0...20 {
+            let poll = client.request("GET")
+            text += poll.body
+            poll.cancel()
+            if number < 20 { try await test.hub.clients.all.send("Note", number) }
+        }
+        let values = try text.split(separator: "\u{1E}").map { try JSONValue(parsing: Array($0.utf8))["arguments"] }
+        expectEqual(values, (0..<20).map { [.number(JSONNumber($0))] })
+        expectEqual(test.hub.connectionIDs.count, 1)
+    }
+
     @Test func `the time between two polls is a setting`() async throws {
         let test = try await HubUnderTest { $0.disconnectTimeout = .seconds(40) }
         let client = try await test.connect(.longPolling)
@@ -538,6 +592,22 @@ import Testing
         release.send()
         try await eventually("the handler is called") { errors.all == [nil] }
         expectEqual(calls.all, [1, 2])
+    }
+
+    @Test func `a client that doesn't read its stream is disconnected at the limit, and others aren't`() async throws {
+        let test = try await HubUnderTest { $0.backlogLimit = 10_000 }
+        let errors = EventRecorder<String?>()
+        test.hub.onDisconnected { _, error in errors.record(error?.message) }
+        let (slow, fast) = (try await test.connect(.serverSentEvents), try await test.connect(.serverSentEvents))
+        slow.pauseReading()
+        var sent = 0
+        while test.hub.connectionIDs.count == 2, sent < 10_000 {
+            try await test.hub.clients.all.send("Many", String(repeating: "a", count: 1_000))
+            sent += 1
+        }
+        expect(test.hub.connectionIDs.count == 1 && fast.take().count == sent && fast.endings.all.isEmpty, "\(sent)")
+        try await eventually("the handler is called") { errors.all.count == 1 }
+        expect(errors.all[0] != nil)
     }
 
     @Test func `methods wait while a client reads slowly`() async throws {

@@ -68,6 +68,27 @@ import Testing
         if let post { try await expectEqual(post.end(), 200) }
     }
 
+    /// Empty messages, values that aren't messages, pings, and cancellations in MessagePack.
+    @Test(arguments: [[0x00], [0x01, 0xC0], [0x02, 0x91, 0x06], [0x05, 0x93, 0x05, 0x80, 0xA1, 0x31]] as [[UInt8]])
+    func `a turn takes at most 8 KiB of many small messages in MessagePack`(message: [UInt8]) async throws {
+        let turns = TurnTime()
+        let test = try await HubUnderTest(turns: turns)
+        let client = RawHubClient(test.network, test.address, "/hub")
+        client.send(#"{"protocol":"messagepack","version":1}"#)
+        let events = test.server.events
+        client.send(WebSocketMessage(.binary, Array(repeating: message, count: 10_000).flatMap { $0 }))
+        var (received, parts) = (0, 0)
+        repeat {
+            let sizes = await events.pending().compactMap { if case .received(_, let message) = $0 { message.bytes.count } else { nil } }
+            expect(sizes.allSatisfy { $0 <= 8 << 10 } && sizes.count <= 1, "\(sizes)")
+            (received, parts) = (received + sizes.reduce(0, +), parts + sizes.count)
+        } while turns.take()
+        // A message that can't be read ends the connection.
+        let isValid = message.count > 2
+        expect(isValid ? received == 10_000 * message.count && parts > 1 : received <= 8 << 10, "\(received) in \(parts)")
+        expectEqual(client.endings.all.isEmpty, isValid)
+    }
+
     @Test func `one client's flood doesn't disturb another`() async throws {
         let test = try await HubUnderTest { $0.pendingInvocationLimit = 10 }
         let blocked = Signal()

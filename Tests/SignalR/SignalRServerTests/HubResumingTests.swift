@@ -136,6 +136,47 @@ import Testing
         expectEqual(server.resume(2, token: token), [.send(2, #"{"type":9,"sequenceId":3}"#), .send(2, "x")])
     }
 
+    /// Numbers that an acknowledgment or a sequence can't have.
+    @Test(arguments: [8, 9], ["-1", "1.5", "9223372036854775808", "18446744073709551616", "1e300", #""1""#, "null", "[1]", "{}"])
+    func `a number that isn't one ends the connection and frees nothing`(type: Int, number: String) {
+        var server = Self.makeServer()
+        let token = server.connectResumable(1)
+        _ = Self.broadcast(&server, "x")
+        server.lose(1)
+        expectEqual(server.resume(2, token: token), [.send(2, #"{"type":9,"sequenceId":1}"#), .send(2, "x")])
+        // What can't be read before the number of the client belongs to the lost socket.
+        let invalid = #"{"type":\#(type),"sequenceId":\#(number)}"#
+        expectEqual(server.receive(2, invalid), [])
+        server.lose(2)
+        expectEqual(server.resume(3, token: token), [.send(3, #"{"type":9,"sequenceId":1}"#), .send(3, "x")])
+        expectEqual(server.receive(3, #"{"type":9,"sequenceId":1}"#), [])
+        let commands = server.receive(3, invalid, Self.call(1))
+        guard commands.count == 2, case .send(3, let text) = commands[0] else { return expect(false, "\(commands)") }
+        expect(text.contains("InvalidDataException") && commands[1] == .close(3, .normal), "\(text)")
+    }
+
+    @Test(arguments: ["0", "1000000", "9223372036854775807"])
+    func `an acknowledgment of what wasn't sent frees nothing, and a call that follows is handled`(number: String) {
+        var server = Self.makeServer()
+        let token = server.connectResumable(1)
+        _ = Self.broadcast(&server, "x")
+        expectEqual(server.receive(1, #"{"type":8,"sequenceId":\#(number)}"#, Self.call(1)), [.start("A")])
+        server.lose(1)
+        expectEqual(server.resume(2, token: token), [.send(2, #"{"type":9,"sequenceId":1}"#), .send(2, "x")])
+    }
+
+    @Test(arguments: ["0", "3", "1000000", "9223372036854775807"])
+    func `a sequence that can't be right ends the connection`(number: String) {
+        var server = Self.makeServer()
+        let token = server.connectResumable(1)
+        server.receive(1, Self.call(1))
+        server.lose(1)
+        _ = server.resume(2, token: token)
+        let commands = server.receive(2, #"{"type":9,"sequenceId":\#(number)}"#, Self.call(2))
+        guard commands.count == 2, case .send(2, let text) = commands[0] else { return expect(false, "\(commands)") }
+        expect(text.hasPrefix(#"{"type":7,"error":"#) && commands[1] == .close(2, .normal), "\(text)")
+    }
+
     @Test func `pings, acknowledgments and close messages aren't counted`() {
         var server = Self.makeServer { $0.keepAliveInterval = .seconds(2) }
         let token = server.connectResumable(1)
@@ -335,6 +376,41 @@ import Testing
         expectEqual(server.receive(1, Self.call(1)), [.start("A")])
         server.lose(1)
         expect(server.resume(2, token: token) != nil)
+    }
+
+    @Test(arguments: [true, false]) func `of many sockets that resume a connection at a time, the last one remains`(isLost: Bool) {
+        var server = Self.makeServer()
+        let token = server.connectResumable(1)
+        _ = Self.broadcast(&server, "x")
+        if isLost { server.lose(1) }
+        for number in 2...200 {
+            let replay: [HubCommand] = [.send(number, #"{"type":9,"sequenceId":1}"#), .send(number, "x")]
+            let closing: [HubCommand] = number == 2 && isLost ? [] : [.close(number - 1, .normal)]
+            expectEqual(server.resume(number, token: token), closing + replay)
+        }
+        for number in 1..<200 {
+            let late = server.receive(number, #"{"type":9,"sequenceId":1}"#, #"{"type":8,"sequenceId":1}"#, Self.call(1))
+            expect(late.isEmpty && server.closed(number).isEmpty, "\(number)")
+        }
+        expectEqual(server.receive(200, #"{"type":9,"sequenceId":1}"#, Self.call(1)), [.start("A")])
+        expectEqual(server.machine.connections.count, 1)
+        server.end("A")
+        expectEqual(server.closed(200), [.start("disconnected")])
+        server.end("disconnected")
+        expect(server.machine.connections.isEmpty && server.machine.negotiations.isEmpty)
+    }
+
+    @Test func `the ID that other clients know resumes no connection`() {
+        var server = Self.makeServer()
+        let token = server.connectResumable(1)
+        let id = server.connectionID(1)
+        expect(id != "none" && id != token)
+        for other in [id, "", token + "x", String(token.dropLast())] {
+            expectEqual(server.upgrade(2, token: other), 404)
+        }
+        server.lose(1)
+        expectEqual(server.upgrade(2, token: id), 404)
+        expect(server.resume(3, token: token) != nil)
     }
 
     @Test func `the limit of connections doesn't prevent a resume`() {

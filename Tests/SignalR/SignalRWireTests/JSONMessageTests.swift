@@ -130,6 +130,13 @@ import Testing
         (#"{"type":8,"sequenceId":"1"}"#, #""sequenceId" must be an integer"#, 8, nil),
         (#"{"type":9,"sequenceId":-1}"#, #""sequenceId" must be an integer"#, 9, nil),
         (#"{"type":9,"sequenceId":1.5}"#, #""sequenceId" must be an integer"#, 9, nil),
+        (#"{"type":8,"sequenceId":-1}"#, #""sequenceId" must be an integer"#, 8, nil),
+        (#"{"type":8,"sequenceId":null}"#, #""sequenceId" must be an integer"#, 8, nil),
+        (#"{"type":9,"sequenceId":"x"}"#, #""sequenceId" must be an integer"#, 9, nil),
+        (#"{"type":9,"sequenceId":9223372036854775808}"#, #""sequenceId" must be an integer"#, 9, nil),
+        (#"{"type":9,"sequenceId":18446744073709551616}"#, #""sequenceId" must be an integer"#, 9, nil),
+        (#"{"type":9,"sequenceId":1e300}"#, #""sequenceId" must be an integer"#, 9, nil),
+        (#"{"type":9,"sequenceId":[1]}"#, #""sequenceId" must be an integer"#, 9, nil),
     ]
 
     @Test(arguments: Self.invalid.filter { !$0.0.isEmpty })

@@ -140,6 +140,10 @@ private func readMessagePack(_ message: [UInt8]) throws -> HubMessageReader.Outp
         ("91 08", "missing sequence ID", 8, nil),
         ("92 08 ff", "must not be negative", 8, nil),
         ("92 09 c0", "invalid sequence ID", 9, nil),
+        ("92 08 a1 31", "invalid sequence ID", 8, nil),
+        ("92 09 d3 80 00 00 00 00 00 00 00", "must not be negative", 9, nil),
+        ("92 09 cb 3f f0 00 00 00 00 00 00", "invalid sequence ID", 9, nil),
+        ("92 09 91 01", "invalid sequence ID", 9, nil),
         ("95 05 80 a1 78 c0", "invalid additional element", 5, "x"),
     ]
 
