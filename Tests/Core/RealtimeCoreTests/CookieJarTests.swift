@@ -129,6 +129,16 @@ import Testing
         }
     }
 
+    @Test(arguments: [86_400, -86_400, 20 * 31_557_600, -50 * 31_557_600] as [Int64])
+    func `a wall clock that jumps ends no cookie, and lengthens none`(seconds: Int64) throws {
+        var jar = try Self.jar(["a=1; Path=/; Max-Age=60", "b=2; Path=/; Expires=Thu, 01 Jan 2026 00:01:00 GMT"])
+        jar.store(["Set-Cookie": "c=3; Path=/; Max-Age=60"], from: try Endpoint(Self.url), now: Self.start, date: Self.date + seconds)
+        jar.removeExpired(now: Self.start.advanced(by: .milliseconds(59_999)))
+        try expectEqual(Self.sent(jar, to: "https://example.com/"), "a=1; b=2; c=3")
+        jar.removeExpired(now: Self.start.advanced(by: .seconds(60)))
+        try expectNil(Self.sent(jar, to: "https://example.com/"))
+    }
+
     @Test func `a past date deletes a cookie`() throws {
         for date in ["Thu, 01 Jan 1970 00:00:00 GMT", "Fri, 01-Jan-1971 00:00:00 GMT", "Wednesday, 31-Dec-25 23:59:59 GMT"] {
             try expectNil(Self.sent(Self.jar(["a=1; Path=/", "a=; Path=/; Expires=\(date)"]), to: "https://example.com/"))

@@ -76,7 +76,7 @@ import Testing
         expect(next.headers["Authorization"] == "Bearer token" && next.headers["Cookie"] == "own=1" && next.headers["X-Other"] == "value")
     }
 
-    @Test(arguments: [(200, "/x"), (300, "/x"), (304, "/x"), (305, "/x"), (306, "/x"), (302, nil)])
+    @Test(arguments: [(200, "/x"), (300, "/x"), (304, "/x"), (305, "/x"), (306, "/x"), (309, "/x"), (399, "/x"), (401, "/x"), (302, nil)])
     func `another response isn't a redirect`(status: Int, location: String?) throws {
         try expectNil(Self.request().redirected(by: Self.redirect(status, to: location).head))
     }
@@ -95,6 +95,11 @@ import Testing
         ("http://example.com/a", "redirects with the status 307 from https to http, to http://example.com/a,"),
         ("ftp://example.com/a", "redirects with the status 307 to an invalid URL."),
         ("https://user:hunter2@example.com/", "to an invalid URL."),
+        ("file:///etc/passwd", "to an invalid URL."), ("javascript:alert(1)", "to an invalid URL."),
+        ("data:text/html,<b>", "to an invalid URL."),
+        ("http://example.com/\(String(repeating: "a", count: 60_000))", "from https to http"),
+        ("https://", "to an invalid URL."), ("https:///a", "to an invalid URL."), ("https://example.com:99999/", "to an invalid URL."),
+        ("ws://example.com/a", "to ws://example.com/a, which isn't an HTTP URL."), ("https://hunter2@example.com/", "to an invalid URL."),
         ("https://example.com/a b", "to an invalid URL."), ("wss://example.com/a", "to wss://example.com/a, which isn't an HTTP URL."),
     ])
     func `an unsafe or invalid redirect is an error that names no secret`(location: String, text: String) throws {

@@ -80,6 +80,30 @@ struct HTTPClientFailureTests {
         }
     }
 
+    /// An attacker who cuts a connection can't end it within TLS.
+    @Test(.requires(.openSSL), arguments: [false, true])
+    func `a body that ends with its connection is complete only if the server has ended it within TLS`(isCut: Bool) async throws {
+        let mayEnd = Signal()
+        try await ScriptedServer.run(tls: .test) { stream, _ in
+            stream.send((Self.ok + "\r\nhello").utf8)
+            await mayEnd.wait()
+            // The loop ends its connections without an alert.
+            if isCut { stream.loop.shutdown() } else { stream.finishWriting() }
+        } _: { server in
+            let body = try await SocketHTTPTransport(tls: .trustingTestRoot).open(.get(server.endpoint)).body
+            var received: [UInt8] = []
+            while received.count < 5, let piece = try await body.next() { received += piece }
+            expectEqual(received, Array("hello".utf8))
+            mayEnd.send()
+            if isCut {
+                let error = await #expect(throws: TransportError.self) { try await body.next() }
+                expect(error?.code == .closed || error?.code == .reset, "\(error?.message ?? "")")
+            } else {
+                try await expectNil(body.next())
+            }
+        }
+    }
+
     @Test func `data that arrives before a failure is delivered`() async throws {
         try await ScriptedServer.responding(Self.ok + "Content-Length: 10\r\n\r\nhello") { server in
             let response = try await SocketHTTPTransport().open(.get(server.endpoint))

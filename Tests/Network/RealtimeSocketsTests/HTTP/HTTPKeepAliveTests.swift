@@ -159,6 +159,20 @@ struct HTTPKeepAliveTests {
         }
     }
 
+    @Test(arguments: [204, 304])
+    func `a body behind a response that has none is not the response to the next request`(_ status: Int) async throws {
+        let body = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
+        let response = "HTTP/1.1 \(status) Empty\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)"
+        try await ScriptedServer.run(Self.responding(response)) { server in
+            let transport = Self.transport()
+            for number in 1...3 {
+                let response = try await transport.send(.get(server.endpoint))
+                expect(response.head.status == status && response.body.isEmpty)
+                expect(server.connections.entries.count == number && transport.pool?.count == 0)
+            }
+        }
+    }
+
     @Test func `a body that ends with the connection does not keep it`() async throws {
         try await ScriptedServer.responding("HTTP/1.1 200 OK\r\n\r\nok") { server in
             let transport = Self.transport()
