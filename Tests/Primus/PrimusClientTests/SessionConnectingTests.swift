@@ -647,6 +647,32 @@ import Testing
         expectEqual(session.write(.string(String(repeating: "x", count: 200)), waiter: 7), ["fail 7 messageTooLarge"])
     }
 
+    @Test(arguments: [0, 1, 20])
+    func `a server of engine io 3 that asks for pings without a pause gets one each second`(interval: Int) {
+        var session = SessionHarness(.updates) { $0.transformer = .engineIO }
+        session.open()
+        session.opened(session.connection)
+        session.receive(#"0{"sid":"abc","upgrades":[],"pingInterval":\#(interval),"pingTimeout":20000}"#)
+        for _ in 0..<10 {
+            expectEqual(session.advance(by: .seconds(1)).count { $0 == "#1 2" }, 1)
+            session.receive("3")
+        }
+        expectEqual(session.machine.state, .open)
+    }
+
+    @Test(arguments: [(0, 0), (1, 1), (0, 1)])
+    func `a server that leaves no time for an answer is lost, and the client waits before it connects again`(
+        interval: Int, timeout: Int
+    ) {
+        var session = SessionHarness(.updates) { $0.transformer = .engineIO }
+        session.open()
+        session.opened(session.connection)
+        session.receive(#"0{"sid":"abc","upgrades":[],"pingInterval":\#(interval),"pingTimeout":\#(timeout)}"#)
+        let lines = session.advance(by: .milliseconds(999))
+        expect(lines.contains("state reconnecting serverSilent") && lines.contains("connectingIn 1.0 seconds"), "\(lines)")
+        expect(lines.count < 10 && !lines.contains { $0.hasPrefix("open ") }, "\(lines)")
+    }
+
     @Test func `a limit of zero in the handshake of engine io is none, as for the client for JavaScript`() {
         var session = SessionHarness(.updates) { $0.transformer = .engineIO }
         session.open()

@@ -368,6 +368,7 @@ import Testing
             ("/primus", "Bearer open sesame", true), ("/primus", "bearer open sesame", true), ("/primus", "Bearer other", false),
             ("/primus", "Basic YTpvcGVuIHNlc2FtZQ==", true), ("/primus", "Basic b3BlbiBzZXNhbWU=", false), ("/primus", "Basic ?", false),
             ("/primus?token=other", "Bearer open sesame", true), ("/primus", "open sesame", false),
+            ("/primus?token=other&token=open%20sesame", nil, false), ("/primus?token=open%20sesame&token=other", nil, false),
         ] as [(String, String?, Bool)])
     func `a token is accepted in the query, as a bearer and as a password`(_ target: String, _ field: String?, _ isAccepted: Bool) async {
         let request = HTTPRequestHead(method: "GET", target: target, headers: field.map { ["Authorization": $0] } ?? [:])

@@ -25,7 +25,9 @@ extension PrimusSession {
             (policy.probeAfterSilence, policy.pingAfterNotSending) = (interval, interval)
         }
         if let handshake = self.attempt.handshake, case .engineIO(.v3, _) = self.attempt.framing {
-            let interval = Self.milliseconds(handshake.pingInterval)
+            // The server waits for as long as both together. With an interval near zero, the client would send without a pause.
+            let leastInterval = min(.seconds(1), Self.milliseconds(handshake.pingTimeout) / 2)
+            let interval = max(Self.milliseconds(handshake.pingInterval), leastInterval)
             policy.pingAfterNotSending = min(policy.pingAfterNotSending ?? interval, interval)
             policy.probeAfterSilence = min(policy.probeAfterSilence ?? interval, interval)
             // Since engine.io 4, a server counts nothing but pings of a client of version 3 as life.
