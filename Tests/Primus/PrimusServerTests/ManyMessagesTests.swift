@@ -83,6 +83,24 @@ import Testing
         if let post { expectEqual(post.status, Self.status(of: way)) }
     }
 
+    /// Packets without content, the smallest elements, and bytes in Base64.
+    @Test(arguments: [
+        (Way.engineIO3, "", ""), (.engineIO3, "1", "6:b4MQ=="), (.engineIO4, "", ""), (.engineIO4, "1", "\u{1E}bMQ=="),
+        (.sockJSRequest, #""""#, ""), (.sockJSRequest, #""1""#, ""), (.sockJSFrame, #""""#, ""), (.sockJSFrame, "[]", ""),
+    ])
+    func `a turn takes at most 256 messages, however small they are`(way: Way, message: String, after: String) async throws {
+        let test = try await Fixture(way)
+        let post = try test.send(Array(repeating: message, count: 600), after: String(repeating: after, count: 600))
+        var received = 0
+        repeat {
+            let part = test.received.take()
+            expect(part.count <= 256 && Set(part).count <= 1, "\(part.count)")
+            received += part.count
+        } while test.time.take()
+        expectEqual(received, after.isEmpty ? 600 : 1_200)
+        expect(test.ends.all.isEmpty && (post == nil || post?.status == Self.status(of: way)))
+    }
+
     @Test(arguments: Way.allCases) func `what the server sends meanwhile arrives`(way: Way) async throws {
         let test = try await Fixture(way)
         _ = try test.send((0..<600).map(String.init))
