@@ -148,7 +148,10 @@ public final class PrimusServer: Sendable {
     ///   - arguments: The arguments.
     /// - Throws: ``PrimusServerError`` if the plugin is switched off or the name is reserved, or the errors of ``write(_:)-(Encodable)``.
     public func send<each Argument: Encodable>(_ event: String, _ arguments: repeat each Argument) throws {
-        let arguments = try self.sparkServer.arguments(event, repeat each arguments)
+        self.send(event, try self.sparkServer.arguments(event, repeat each arguments))
+    }
+
+    func send(_ event: String, _ arguments: PrimusArguments) {
         self.driver.step { machine, _, effects in machine.write(.emitter(.event(name: event, arguments, id: nil)), &effects) }
     }
 
@@ -160,7 +163,10 @@ public final class PrimusServer: Sendable {
     /// - Throws: ``PrimusServerError`` if the plugin is switched off or the name is reserved, or the errors of ``write(_:)-(Encodable)``.
     public func emit<each Argument: Encodable>(_ event: String, _ arguments: repeat each Argument) throws {
         try self.sparkServer.validateEmit(event)
-        let arguments = try PrimusArguments(event, repeat each arguments, in: self.sparkServer.coding)
+        self.emit(event, try PrimusArguments(event, repeat each arguments, in: self.sparkServer.coding))
+    }
+
+    func emit(_ event: String, _ arguments: PrimusArguments) {
         self.driver.step { machine, _, effects in machine.write(.emit(EmitPacket(name: event, arguments)), &effects) }
     }
 

@@ -15,6 +15,19 @@ extension PusherServer {
         try self.publish(event, to: channel, data: value, except: socketID)
     }
 
+    /// Publishes an event to the subscribers of several channels, with a literal or another JSON value as its data.
+    ///
+    /// - Parameters:
+    ///   - event: The name of the event.
+    ///   - channels: The names of the channels.
+    ///   - data: The data of the event.
+    ///   - socketID: The socket ID of a connection that doesn't receive the event, or `nil` for none.
+    /// - Throws: An `EncodingError`.
+    public func publish(_ event: String, to channels: [String], data: JSONValue, except socketID: String? = nil) throws {
+        let value: some Encodable = data
+        try self.publish(event, to: channels, data: value, except: socketID)
+    }
+
     /// Publishes an event to a user, on all connections that are signed in as the user, with a literal or another JSON value as its data.
     ///
     /// - Parameters:

@@ -2,6 +2,7 @@ import PrimusClient
 import PrimusServer
 import PrimusTesting
 import PrimusWire
+import RealtimeCore
 import RealtimeTesting
 import TestSupport
 import Testing
@@ -10,15 +11,17 @@ import Testing
 @Suite(.timeLimit(.minutes(10))) struct LiteralTests {
     private static let mixed: PrimusValue = ["celsius": 21.5, "when": "now"]
 
+    private static let last: PrimusValue = ["end", 1]
+
     private struct Fixture {
         let memory: InMemoryPrimus
         let client: PrimusConnection
 
         init() async throws {
             var configuration = PrimusServerConfiguration()
-            configuration.plugins = [.emitter, .multiplex, .responder]
+            configuration.plugins = .all
             self.memory = try await InMemoryPrimus(configuration: configuration)
-            self.client = self.memory.client { $0.plugins = [.emitter, .multiplex, .responder] }
+            self.client = self.memory.client { $0.plugins = [.emitter, .emit, .multiplex, .substream, .responder] }
             self.client.open()
             try await self.client.opened()
         }
@@ -60,24 +63,52 @@ import Testing
     @Test func `a server sends them`() async throws {
         let fixture = try await Fixture()
         let (client, server) = (fixture.client, fixture.memory.server)
-        let received = EventRecorder<PrimusValue>()
+        let (received, joined, room) = (EventRecorder<PrimusValue>(), Waiter<PrimusSparkChannel>(), client.channel("room"))
         let observations = [
+            server.onChannel("room") { if case .message(let channel, _) = $0 { joined.fulfill(channel)?.resume() } },
             client.onMessage(on: .tasks) { received.record((try? $0.value) ?? nil) },
             client.emitter.on("news", on: .tasks) { event in
                 received.record(.array((try? event.values) ?? []))
                 _ = try? event.acknowledge(["celsius": 21.5, "when": "now"], 2)
             },
-            client.onRequest(on: .tasks) { _ = try? $0.respond(["celsius": 21.5, "when": "now"]) },
+            client.emits.on("news", on: .tasks) { received.record(["emit", .array((try? $0.values) ?? [])]) },
+            client.substream("log").onMessage(on: .tasks) { received.record(["substream", (try? $0.value) ?? nil]) },
+            client.onRequest(on: .tasks) { request in
+                received.record(["request", (try? request.value) ?? nil])
+                _ = try? request.respond(["celsius": 21.5, "when": "now"])
+            },
+            room.onMessage(on: .tasks) { _ in },
+            room.emitter.on("news", on: .tasks) { event in
+                received.record(["room", .array((try? event.values) ?? [])])
+                _ = try? event.acknowledge(3)
+            },
         ]
-        try await eventually { server.sparks.count == 1 }
-        let (spark, text) = (server.sparks[0], "x")
+        try await room.write(1)
+        let channel = await joined.value()
+        let (spark, text) = (channel.spark, "x")
         try server.write(["celsius": 21.5, "when": "now"])
+        try server.send("news", ["celsius": 21.5, "when": "now"], 5)
+        try server.emit("news", ["celsius": 21.5, "when": "now"], 6)
         try spark.write(["celsius": 21.5, "when": "now"])
         try spark.send("news", ["celsius": 21.5, "when": "now"], nil)
         try spark.send("news", text, 1)
         try await expectEqual(spark.call("news", 1).values, [Self.mixed, 2])
+        try await expectEqual(spark.call("news", ["celsius": 21.5, "when": "now"], "x").values, [Self.mixed, 2])
         try await expectEqual(spark.request(1, as: PrimusValue.self), Self.mixed)
-        let messages: [PrimusValue] = [Self.mixed, Self.mixed, [Self.mixed, nil], ["x", 1], [1]]
+        try await expectEqual(spark.request(["celsius": 21.5, "when": "now"], as: PrimusValue.self), Self.mixed)
+        try spark.emit("news", ["celsius": 21.5, "when": "now"], nil)
+        try spark.emit("news", text)
+        try spark.write(["celsius": 21.5, "when": "now"], toSubstream: "log")
+        try spark.write(text, toSubstream: "log")
+        try channel.send("news", ["celsius": 21.5, "when": "now"])
+        try await expectEqual(channel.call("news", ["celsius": 21.5, "when": "now"], 4).values, [3])
+        try spark.end(["end", 1])
+        let messages: [PrimusValue] = [
+            Self.mixed, [Self.mixed, 5], ["emit", [Self.mixed, 6]], Self.mixed, [Self.mixed, nil], ["x", 1], [1], [Self.mixed, "x"],
+            ["request", 1], ["request", Self.mixed],
+            ["emit", [Self.mixed, nil]], ["emit", ["x"]], ["substream", Self.mixed], ["substream", "x"], ["room", [Self.mixed]],
+            ["room", [Self.mixed, 4]], Self.last,
+        ]
         try await eventually { received.all.count == messages.count }
         expectEqual(Set(received.all), Set(messages))
         withExtendedLifetime(observations) {}

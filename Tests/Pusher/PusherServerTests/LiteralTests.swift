@@ -25,16 +25,19 @@ import Testing
         try await publisher.publish("a", to: ["private-one"], data: ["user": "anna", "age": 7])
         try await publisher.trigger("a", on: "private-one", data: ["user": "anna", "age": 7])
         try await publisher.triggerBatch([PusherBatchEvent("a", on: "private-one", data: ["user": "anna", "age": 7])])
+        try await publisher.trigger("a", on: ["private-one"], data: ["user": "anna", "age": 7])
         try pusher.server.publish("a", to: "private-one", data: ["user": "anna", "age": 7])
+        try pusher.server.publish("a", to: ["private-one"], data: ["user": "anna", "age": 7])
         try otherChannel.trigger("client-a", ["user": "anna", "age": 7])
         // With a type, a text stays as it is.
         try await publisher.publish("a", to: "private-one", data: "text")
         try await publisher.publish("a", to: "private-one", data: ["a": 1])
+        pusher.server.publish("a", to: ["private-one"], data: "text")
         var received: [String?] = []
         for await event in events {
             received.append(event.data)
-            if received.count == 8 { break }
+            if received.count == 11 { break }
         }
-        expectEqual(received, Array(repeating: #"{"user":"anna","age":7}"#, count: 6) + ["text", #"{"a":1}"#])
+        expectEqual(received, Array(repeating: #"{"user":"anna","age":7}"#, count: 8) + ["text", #"{"a":1}"#, "text"])
     }
 }

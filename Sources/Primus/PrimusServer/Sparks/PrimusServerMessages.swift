@@ -97,8 +97,11 @@ public struct PrimusSparkChannel: Sendable {
     ///   - arguments: The arguments.
     /// - Throws: ``PrimusServerError`` if the plugin is switched off or the name is reserved, or the errors of ``write(_:)-(Encodable)``.
     public func send<each Argument: Encodable>(_ event: String, _ arguments: repeat each Argument) throws {
+        self.send(event, try self.spark.server.arguments(event, repeat each arguments))
+    }
+
+    func send(_ event: String, _ arguments: PrimusArguments) {
         let server = self.spark.server
-        let arguments = try server.arguments(event, repeat each arguments)
         let payload = PrimusPluginWriter(server.coding).payload(.emitter(.event(name: event, arguments, id: nil)))
         server.driver.step { _ = $0.write(.multiplex(.message(self.address, payload)), to: self.spark.id, &$2) }
     }
@@ -115,7 +118,10 @@ public struct PrimusSparkChannel: Sendable {
     public func call<each Argument: Encodable>(
         _ event: String, _ arguments: repeat each Argument, within limit: Duration = .seconds(30)
     ) async throws -> PrimusEventArguments {
-        let arguments = try self.spark.server.arguments(event, repeat each arguments)
+        try await self.call(event, try self.spark.server.arguments(event, repeat each arguments), limit)
+    }
+
+    func call(_ event: String, _ arguments: PrimusArguments, _ limit: Duration) async throws -> PrimusEventArguments {
         if Task.isCancelled { throw PrimusServerError.cancelled }
         let reply = try await self.spark.server.driver.awaitResult(limit: limit) { machine, waiter, _, effects in
             machine.call(event, arguments, on: self.spark.id, channel: self.address, waiter, &effects)

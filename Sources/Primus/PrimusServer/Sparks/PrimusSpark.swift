@@ -87,7 +87,10 @@ public struct PrimusSpark: Sendable, Hashable {
     public func call<each Argument: Encodable>(
         _ event: String, _ arguments: repeat each Argument, within limit: Duration = .seconds(30)
     ) async throws -> PrimusEventArguments {
-        let arguments = try self.server.arguments(event, repeat each arguments)
+        try await self.call(event, try self.server.arguments(event, repeat each arguments), limit)
+    }
+
+    func call(_ event: String, _ arguments: PrimusArguments, _ limit: Duration) async throws -> PrimusEventArguments {
         if Task.isCancelled { throw PrimusServerError.cancelled }
         let reply = try await self.server.driver.awaitResult(limit: limit) { machine, waiter, _, effects in
             machine.call(event, arguments, on: self.id, waiter, &effects)
@@ -103,7 +106,10 @@ public struct PrimusSpark: Sendable, Hashable {
     /// - Throws: ``PrimusServerError`` if the plugin is switched off or the name is reserved, or the errors of ``write(_:)-(Encodable)``.
     public func emit<each Argument: Encodable>(_ event: String, _ arguments: repeat each Argument) throws {
         try self.server.validateEmit(event)
-        let arguments = try PrimusArguments(event, repeat each arguments, in: self.server.coding)
+        self.emit(event, try PrimusArguments(event, repeat each arguments, in: self.server.coding))
+    }
+
+    func emit(_ event: String, _ arguments: PrimusArguments) {
         self.server.driver.step { _ = $0.write(.emit(EmitPacket(name: event, arguments)), to: self.id, &$2) }
     }
 
@@ -206,6 +212,12 @@ final class PrimusSparkServer: Sendable {
         }
         try self.validateEmit(event)
         return .emit(EmitPacket(name: event, try PrimusArguments(event, values: values, in: self.coding)))
+    }
+
+    /// Encodes the arguments of an event of primus-emitter, whose number isn't known to the compiler.
+    func arguments(_ event: String, values: [PrimusValue]) throws -> PrimusArguments {
+        try self.validate(event)
+        return try PrimusArguments(event, values: values, in: self.coding)
     }
 
     /// Encodes the arguments of an event of primus-emitter.

@@ -51,6 +51,27 @@ extension PusherPublisher {
         return try await self.trigger(event, on: channel, data: value, except: socketID, info: attributes, tags: tags)
     }
 
+    /// Publishes an event on several channels, with a literal or another JSON value as its data, and returns the requested attributes of the
+    /// channels.
+    ///
+    /// - Parameters:
+    ///   - event: The name of the event.
+    ///   - channels: The names of the channels, by default at most 100; see ``channelLimit``.
+    ///   - data: The data of the event; at most 10 KiB.
+    ///   - socketID: The ID of a connection that doesn't receive the event, usually the connection of the client that caused it.
+    ///   - attributes: The attributes of the channels to return.
+    ///   - tags: The values of tags by their names.
+    /// - Returns: The attributes at the time of the event, by the names of the channels; empty if no attribute is requested.
+    /// - Throws: A ``PusherError``.
+    @discardableResult
+    public func trigger(
+        _ event: String, on channels: [String], data: JSONValue, except socketID: String? = nil,
+        info attributes: Set<PusherChannelAttribute> = [], tags: [String: String] = [:]
+    ) async throws(PusherError) -> [String: PusherChannelInfo] {
+        let value: some Encodable = data
+        return try await self.trigger(event, on: channels, data: value, except: socketID, info: attributes, tags: tags)
+    }
+
     /// Publishes an event to all connections of a user, with a literal or another JSON value as its data.
     ///
     /// - Parameters:

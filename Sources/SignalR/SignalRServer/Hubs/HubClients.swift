@@ -1,3 +1,4 @@
+public import RealtimeCoding
 public import RealtimeCore
 import SignalRWire
 
@@ -8,12 +9,10 @@ struct HubContext: Sendable {
     let clientResultTimeout: Duration
 
     /// Calls a method of several clients.
-    func send<each Argument: Encodable>(_ target: HubTarget, _ method: String, _ arguments: repeat each Argument) throws {
+    func send(to target: HubTarget, _ message: (HubFormat) throws -> WebSocketMessage) throws {
         // Encoded once for each format, and outside the lock.
         var messages: [HubFormat: WebSocketMessage] = [:]
-        for format in self.driver.read({ $0.formats(of: self.hub) }) {
-            messages[format] = try Self.message(method, repeat each arguments, as: format)
-        }
+        for format in self.driver.read({ $0.formats(of: self.hub) }) { messages[format] = try message(format) }
         if messages.isEmpty { return }
         self.driver.step { machine, now, effects in machine.send(messages, to: target, of: self.hub, now: now, &effects) }
     }
@@ -25,6 +24,12 @@ struct HubContext: Sendable {
         try HubMessageWriter.invocation(of: method, format) {
             try HubValueCoder(format).appendArguments(repeat each arguments, to: &$0)
         }
+    }
+
+    /// Encodes a call with arguments whose number isn't known to the compiler, to which clients don't respond.
+    static func message(_ method: String, values: [JSONValue], as format: HubFormat) throws -> WebSocketMessage {
+        let arguments = try HubValueCoder(format).arguments(of: values)
+        return HubMessageWriter.invocation(of: method, format) { $0 += arguments.bytes }
     }
 }
 
@@ -173,7 +178,19 @@ public struct HubClientSet: Sendable {
     ///   - arguments: The arguments, which are encoded before the call returns.
     /// - Throws: An error that names the argument that cannot be encoded.
     public func send<each Argument: Encodable>(_ method: String, _ arguments: repeat each Argument) async throws {
-        try self.context.send(self.target, method, repeat each arguments)
+        try self.context.send(to: self.target) { try HubContext.message(method, repeat each arguments, as: $0) }
+    }
+
+    /// Calls a method of the clients with literals or other JSON values, without a result.
+    ///
+    /// - Parameters:
+    ///   - method: The name of the method.
+    ///   - first: The first argument.
+    ///   - rest: The other arguments.
+    /// - Throws: An error that names the argument that cannot be encoded.
+    @_disfavoredOverload
+    public func send(_ method: String, _ first: JSONValue, _ rest: JSONValue...) async throws {
+        try self.context.send(to: self.target) { try HubContext.message(method, values: [first] + rest, as: $0) }
     }
 
     /// The IDs of the connections, sorted.
@@ -203,9 +220,28 @@ public struct HubClientProxy: Sendable {
     /// - Throws: An error that names the argument that cannot be encoded, or `CancellationError` if the task is cancelled
     ///   while the call waits. The message isn't sent then.
     public func send<each Argument: Encodable>(_ method: String, _ arguments: repeat each Argument) async throws {
+        guard let format = self.format else { return }
+        try await self.send(try HubContext.message(method, repeat each arguments, as: format))
+    }
+
+    /// Calls a method of the client with literals or other JSON values, without a result. Does nothing if the client isn't connected.
+    ///
+    /// - Parameters:
+    ///   - method: The name of the method.
+    ///   - first: The first argument.
+    ///   - rest: The other arguments.
+    /// - Throws: The errors of ``send(_:_:)``.
+    @_disfavoredOverload
+    public func send(_ method: String, _ first: JSONValue, _ rest: JSONValue...) async throws {
+        guard let format = self.format else { return }
+        try await self.send(try HubContext.message(method, values: [first] + rest, as: format))
+    }
+
+    /// The format of the client's messages; `nil` if it isn't connected.
+    private var format: HubFormat? { self.context.driver.read { $0.format(of: self.connectionID, self.context.hub) } }
+
+    private func send(_ message: WebSocketMessage) async throws {
         let (driver, hub) = (self.context.driver, self.context.hub)
-        guard let format = driver.read({ $0.format(of: self.connectionID, hub) }) else { return }
-        let message = try HubContext.message(method, repeat each arguments, as: format)
         do throws(SignalRServerMachine.Failure) {
             try await driver.sendWhenWritable(awaitsPeer: false) { () throws(SignalRServerMachine.Failure) in
                 var isSent = false
@@ -234,12 +270,7 @@ public struct HubClientProxy: Sendable {
     public func invoke<each Argument: Encodable, Result: Decodable>(
         _ method: String, _ arguments: repeat each Argument, returning type: Result.Type = Result.self, timeLimit: Duration? = nil
     ) async throws -> Result {
-        let (result, coder) = try await self.result(method, repeat each arguments, timeLimit: timeLimit)
-        do {
-            return try coder.decode(Result.self, from: result ?? .null(coder.format))
-        } catch {
-            throw HubInvocationError(.invalidResult, "Invalid result of the client's method '\(method)': \(error)")
-        }
+        try self.decode(try await self.result(method, timeLimit) { try $0.arguments(repeat each arguments) }, method)
     }
 
     /// Calls a method of the client, and waits until it has returned.
@@ -253,17 +284,55 @@ public struct HubClientProxy: Sendable {
     public func invoke<each Argument: Encodable>(
         _ method: String, _ arguments: repeat each Argument, timeLimit: Duration? = nil
     ) async throws {
-        _ = try await self.result(method, repeat each arguments, timeLimit: timeLimit)
+        _ = try await self.result(method, timeLimit) { try $0.arguments(repeat each arguments) }
     }
 
-    private func result<each Argument: Encodable>(
-        _ method: String, _ arguments: repeat each Argument, timeLimit: Duration?
-    ) async throws -> (HubPayload?, HubValueCoder) {
+    /// Calls a method of the client with literals or other JSON values, and waits for its result.
+    ///
+    /// - Parameters:
+    ///   - method: The name of the method.
+    ///   - first: The first argument.
+    ///   - rest: The other arguments.
+    ///   - type: The type of the result.
+    ///   - timeLimit: The maximum time to wait; `nil` for ``SignalRServerConfiguration/clientResultTimeout``.
+    /// - Returns: The result.
+    /// - Throws: The errors of ``invoke(_:_:returning:timeLimit:)``.
+    @_disfavoredOverload
+    public func invoke<Result: Decodable>(
+        _ method: String, _ first: JSONValue, _ rest: JSONValue..., returning type: Result.Type = Result.self, timeLimit: Duration? = nil
+    ) async throws -> Result {
+        try self.decode(try await self.result(method, timeLimit) { try $0.arguments(of: [first] + rest) }, method)
+    }
+
+    /// Calls a method of the client with literals or other JSON values, and waits until it has returned.
+    ///
+    /// - Parameters:
+    ///   - method: The name of the method.
+    ///   - first: The first argument.
+    ///   - rest: The other arguments.
+    ///   - timeLimit: The maximum time to wait; `nil` for ``SignalRServerConfiguration/clientResultTimeout``.
+    /// - Throws: The errors of ``invoke(_:_:timeLimit:)``.
+    @_disfavoredOverload
+    public func invoke(_ method: String, _ first: JSONValue, _ rest: JSONValue..., timeLimit: Duration? = nil) async throws {
+        _ = try await self.result(method, timeLimit) { try $0.arguments(of: [first] + rest) }
+    }
+
+    private func decode<Result: Decodable>(_ result: (payload: HubPayload?, coder: HubValueCoder), _ method: String) throws -> Result {
+        do {
+            return try result.coder.decode(Result.self, from: result.payload ?? .null(result.coder.format))
+        } catch {
+            throw HubInvocationError(.invalidResult, "Invalid result of the client's method '\(method)': \(error)")
+        }
+    }
+
+    private func result(
+        _ method: String, _ timeLimit: Duration?, arguments: (HubValueCoder) throws -> HubPayload
+    ) async throws -> (payload: HubPayload?, coder: HubValueCoder) {
         try Task.checkCancellation()
         let (driver, hub) = (self.context.driver, self.context.hub)
-        guard let format = driver.read({ $0.format(of: self.connectionID, hub) }) else { throw self.error(.unknownConnection, method) }
+        guard let format = self.format else { throw self.error(.unknownConnection, method) }
         let coder = HubValueCoder(format)
-        let payload = try coder.arguments(repeat each arguments)
+        let payload = try arguments(coder)
         do throws(SignalRServerMachine.Failure) {
             let limit = timeLimit ?? self.context.clientResultTimeout
             let result = try await driver.awaitResult(limit: limit, awaitsPeer: false) { machine, waiter, now, effects in
