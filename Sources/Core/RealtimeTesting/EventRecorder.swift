@@ -22,3 +22,7 @@ public final class EventRecorder<Element: Sendable>: Sendable {
         }
     }
 }
+
+extension EventRecorder: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] { [("all", self.all)] }
+}

@@ -145,3 +145,7 @@ extension InMemoryNetwork {
         clock.time.add(self)
     }
 }
+
+extension ManualClock: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] { [("elapsed", self.elapsed)] }
+}

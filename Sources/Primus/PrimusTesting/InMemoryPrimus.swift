@@ -71,3 +71,7 @@ public struct InMemoryPrimus: Sendable {
         return PrimusConnection(configuration)
     }
 }
+
+extension InMemoryPrimus: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] { [("url", self.url)] }
+}

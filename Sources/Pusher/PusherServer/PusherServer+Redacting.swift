@@ -63,3 +63,52 @@ extension PusherServerEvent: Redacting {
 extension PusherServer: Redacting {
     package var visibleFields: [(name: String, value: Any?)] { [("app", self.app)] }
 }
+
+extension PusherServerDecision: CustomStringConvertible {
+    /// The name of the decision with its values.
+    public var description: String {
+        switch self {
+        case .accept: "accept"
+        case .reject(let code, let message): PartText.text(ofCase: "reject", ["code": code, "message": message])
+        }
+    }
+}
+
+extension PusherAuthorizationDecision: CustomStringConvertible {
+    /// The name of the decision with its values.
+    public var description: String {
+        switch self {
+        case .accept(let userID, let userInfo): PartText.text(ofCase: "accept", ["userID": userID, "userInfo": userInfo])
+        case .reject(let message): PartText.text(ofCase: "reject", ["message": message])
+        }
+    }
+}
+
+extension PusherUserAuthenticationDecision: CustomStringConvertible {
+    /// The name of the decision with its values.
+    public var description: String {
+        switch self {
+        case .accept(let userID, let userInfo, let watchlist):
+            PartText.text(ofCase: "accept", ["userID": userID, "userInfo": userInfo, "watchlist": watchlist])
+        case .reject(let message): PartText.text(ofCase: "reject", ["message": message])
+        }
+    }
+}
+
+extension PusherServerFaults: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] {
+        [
+            ("delay", self.delay), ("dropRate", self.dropRate), ("isSilent", self.isSilent), ("rejectionCode", self.rejectionCode),
+        ]
+    }
+}
+
+extension PusherServerHooks: PrintedParts {}
+
+extension PusherServerProfile: PrintedParts {
+    package static var hiddenParts: Set<String> { ["limits"] }
+}
+
+extension PusherSubscriptionAttempt: PrintedParts {}
+
+extension PusherConnectionAttempt: PrintedParts {}

@@ -55,3 +55,7 @@ public final class PusherServerRouter: ListenerHandler {
     /// Returns the limit of the server with the ID of the app in its path.
     public func bodyLimit(for request: HTTPRequestHead) -> Int? { self.handler(forIDIn: request).bodyLimit(for: request) }
 }
+
+extension PusherServerRouter: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] { [("apps", self.servers.map(\.app.id))] }
+}

@@ -139,3 +139,7 @@ public struct InMemoryPusher: Sendable {
         return PusherAuthorizationEndpoint(Endpoint(scheme: "http", host: address.host, port: address.port, target: "/pusher/auth"))
     }
 }
+
+extension InMemoryPusher: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] { [("address", self.address), ("server", self.server)] }
+}

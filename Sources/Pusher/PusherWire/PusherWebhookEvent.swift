@@ -1,4 +1,5 @@
 public import RealtimeCoding
+import RealtimeCore
 
 /// An event that a Pusher service reports to an application server with a webhook.
 ///
@@ -103,5 +104,24 @@ extension PusherWebhookEvent {
         case .channelOccupied, .channelVacated, .cacheMiss, .other: break
         }
         return json
+    }
+}
+
+extension PusherWebhookEvent: CustomStringConvertible {
+    /// The name of the case and its values.
+    public var description: String {
+        switch self {
+        case .channelOccupied(let channel): PartText.text(ofCase: "channelOccupied", ["channel": channel])
+        case .channelVacated(let channel): PartText.text(ofCase: "channelVacated", ["channel": channel])
+        case .memberAdded(let channel, let userID): PartText.text(ofCase: "memberAdded", ["channel": channel, "userID": userID])
+        case .memberRemoved(let channel, let userID): PartText.text(ofCase: "memberRemoved", ["channel": channel, "userID": userID])
+        case .clientEvent(let channel, let event, let data, let socketID, let userID):
+            PartText.text(
+                ofCase: "clientEvent", ["channel": channel, "event": event, "data": data, "socketID": socketID, "userID": userID])
+        case .cacheMiss(let channel): PartText.text(ofCase: "cacheMiss", ["channel": channel])
+        case .subscriptionCount(let channel, let count):
+            PartText.text(ofCase: "subscriptionCount", ["channel": channel, "count": count])
+        case .other(let object): PartText.text(ofCase: "other", ["": object])
+        }
     }
 }

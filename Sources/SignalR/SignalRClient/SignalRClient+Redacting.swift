@@ -27,3 +27,9 @@ extension HttpRequest: Redacting {
         ]
     }
 }
+
+extension RetryContext: PrintedParts {}
+
+extension StatefulReconnectOptions: PrintedParts {}
+
+extension HttpResponse: PrintedParts {}

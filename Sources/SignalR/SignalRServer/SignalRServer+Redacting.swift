@@ -106,3 +106,23 @@ extension HubGroups: Redacting {
 extension HubStream: Redacting {
     package var visibleFields: [(name: String, value: Any?)] { [] }
 }
+
+extension SignalRServerConfiguration: PrintedParts {
+    package static var hiddenParts: Set<String> { ["adviceForForeignOrigins"] }
+}
+
+extension SignalRServerHooks: PrintedParts {}
+
+extension SignalRAuthenticationDecision: CustomStringConvertible {
+    /// The name of the decision with its values.
+    public var description: String {
+        switch self {
+        case .accept(let userID, let lifetime): PartText.text(ofCase: "accept", ["userID": userID, "lifetime": lifetime])
+        case .reject(let status): PartText.text(ofCase: "reject", ["status": status])
+        }
+    }
+}
+
+extension HubStream.AsyncIterator: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] { [] }
+}

@@ -77,3 +77,7 @@ public struct InMemorySignalR: Sendable {
         return HubClient(configuration)
     }
 }
+
+extension InMemorySignalR: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] { [("address", self.address), ("server", self.server)] }
+}

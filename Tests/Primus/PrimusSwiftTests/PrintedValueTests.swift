@@ -89,6 +89,36 @@ import Testing
         expect(Set(exchange.texts.map { PrintedText.typeName(of: $0.0) }).count == 11, "\(exchange.texts)")
     }
 
+    @Test func `the text of a value says what it means`() async throws {
+        let (memory, error) = (try await InMemoryPrimus(), PrimusError(.connectionLost, "Failed."))
+        let (client, retry) = (memory.client(), PrimusRetry(attempt: 1, limit: 10, delay: .seconds(1), elapsed: .zero))
+        let retryText = "PrimusRetry(attempt: 1, limit: 10, delay: 1.0 seconds, elapsed: 0.0 seconds)"
+        let dialect = PrimusDialect(transformer: .websockets, parser: .json, heartbeat: PrimusSpec.Heartbeat.none, version: "8")
+        let dialectText = #"PrimusDialect(transformer: websockets, parser: json, heartbeat: none, version: "8")"#
+        let texts: [(Any, String)] = [
+            (PrimusState.closed(nil), "closed"), (PrimusState.closed(error), "closed(Failed.)"), (PrimusState.open, "open"),
+            (PrimusStateChange(old: .opening, new: .reconnecting(error)), "opening -> reconnecting(Failed.)"), (retry, retryText),
+            (PrimusUpdate.state(.opening), "state(opening)"), (PrimusUpdate.ended(nil), "ended"),
+            (PrimusUpdate.reconnect(retry), "reconnect(\(retryText))"), (PrimusUpdate.latency(.seconds(1)), "latency(1.0 seconds)"),
+            (dialect, dialectText), (PrimusUpdate.dialect(dialect), "dialect(\(dialectText))"),
+            (PrimusRetryPolicy.none, "none"), (PrimusRetryPolicy.delays([.zero]), "delays([0.0 seconds])"),
+            (
+                PrimusRetryContext(retryCount: 1, elapsed: .zero, reason: error),
+                "PrimusRetryContext(retryCount: 1, elapsed: 0.0 seconds, reason: Failed.)"
+            ), (PrimusServerEvent.rejected(status: 401), "rejected(status: 401)"),
+            (PrimusServerEvent.received(id: "a", .text("hunter2")), #"received(id: "a", message: <7 bytes>)"#),
+            (PrimusAuthorizationDecision.reject("no"), #"reject("no", status: 401, headers: [])"#),
+            (memory, #"InMemoryPrimus(url: "\#(memory.url)")"#),
+            (client.messages, "EventSequence<PrimusMessage>(dropped: 0, endReason: nil)"),
+        ]
+        for (value, text) in texts { expectEqual("\(value)", text) }
+        let others: [Any] = [
+            PrimusServerConfiguration(), PrimusServerFaults(), memory.server, client, client.configuration, PrimusBackoff(),
+            PrimusBufferLimit(), PrimusQueuePolicy.dropOldest(1), memory.network, memory.clock, client.updates(),
+        ]
+        for value in others { expectNil(PrintedText.internals(of: value)) }
+    }
+
     @Test func `sets and options print their names`() {
         expectEqual("\(PrimusServerPlugins.all)", "emitter, emit, multiplex, substream, responder")
         expectEqual("\(PrimusPluginHooks([.opened, .url]))", "opened, url")

@@ -300,6 +300,66 @@ import Testing
         }
     }
 
+    /// Encoders and decoders, which print their settings as Swift does.
+    private static let coders: Set<String> = ["JSONValueDecoder", "JSONValueEncoder", "MessagePackDecoder", "MessagePackEncoder"]
+
+    @Test func `the text of a value shows nothing of how it is stored`() async throws {
+        for (name, values) in try await Self.secretValues().merging(Self.otherValues(), uniquingKeysWith: +) {
+            if Self.coders.contains(name) { continue }
+            for value in values { expectNil(PrintedText.internals(of: value), "\(name)") }
+        }
+    }
+
+    @Test func `the text of a value says what it means`() async throws {
+        let (pusher, member) = (try await InMemoryPusher(), Self.member)
+        let client = pusher.client()
+        let channel = try client.subscribe("one")
+        let members = PusherMembers([member], myID: "me")
+        let texts: [(Any, String)] = [
+            (PusherConnectionState.connecting, "connecting"),
+            (PusherConnectionState.connected(socketID: "1.2"), #"connected(socketID: "1.2")"#),
+            (PusherConnectionState.disconnected(nil), "disconnected"),
+            (PusherConnectionState.disconnected(Self.error), "disconnected(Failed.)"),
+            (PusherStateChange<PusherConnectionState>(old: .connecting, new: .failed(Self.error)), "connecting -> failed(Failed.)"),
+            (PusherSubscriptionState.failed(Self.error), "failed(Failed.)"),
+            (PusherSignInState.signedIn(member), #"signedIn(PusherMember(id: "me", info: {"name":"Anna"}))"#),
+            (PusherMemberChange.joined(PusherMember(id: "x")), #"joined(PusherMember(id: "x", info: nil))"#),
+            (PusherMemberChange.subscribed(members), "subscribed(\(members))"),
+            (PusherUpdate.event(PusherEvent(name: "a", data: "1")), "event(\(PusherEvent(name: "a", data: "1")))"),
+            (PusherUpdate.sentFrame("{}"), "sentFrame({})"), (PusherUpdate.state(.connecting), "state(connecting)"),
+            (PusherUpdate.subscription(channel: "one", .pending), #"subscription(channel: "one", pending)"#),
+            (PusherUpdate.watchlist(.online(["anna"])), #"watchlist(online(["anna"]))"#),
+            (
+                PusherGap(channel: "one", duration: .seconds(1)),
+                #"PusherGap(channel: "one", duration: 1.0 seconds, recoveryFailure: nil)"#
+            ), (PusherFrameTrace(.sent, "{}"), "sent {}"),
+            (PusherRetryPolicy.delays([.seconds(1)]), "delays([1.0 seconds])"), (PusherRetryPolicy.custom { _ in nil }, "custom"),
+            (
+                PusherRetryContext(retryCount: 1, elapsed: .zero, reason: Self.error),
+                "PusherRetryContext(retryCount: 1, elapsed: 0.0 seconds, reason: Failed.)"
+            ), (PusherChannelInfo(userCount: 1), "PusherChannelInfo(isOccupied: nil, userCount: 1, subscriptionCount: nil, cache: nil)"),
+            (PusherChannelAttribute.userCount, "user_count"), (Set([PusherChannelAttribute.userCount]), "[user_count]"),
+            (
+                PusherWebhook(key: "key", unixMilliseconds: 1, events: [.channelOccupied(channel: "one")]),
+                #"PusherWebhook(key: "key", unixMilliseconds: 1, events: [channelOccupied(channel: "one")])"#
+            ),
+            (
+                PusherWebhookEvent.clientEvent(channel: "one", event: "a", data: "1", socketID: "1.2", userID: nil),
+                #"clientEvent(channel: "one", event: "a", data: "1", socketID: "1.2")"#
+            ), (client.user, "PusherUser(state: signedOut)"),
+            (channel.events("a", as: Int.self), #"PusherDecodedEvents<Int>(type: "Int")"#),
+            (channel.events(), "EventSequence<PusherEvent>(dropped: 0, endReason: nil)"),
+            (PusherServerDecision.reject(code: nil, message: "no"), #"reject(message: "no")"#),
+            (PusherAuthorizationDecision.accept(userID: "me"), #"accept(userID: "me")"#),
+            (ListenerAddress(host: "::1", port: 80), "[::1]:80"),
+            (PusherServerRouter([pusher.server]), #"PusherServerRouter(apps: ["1"])"#),
+            (
+                PusherServerFaults(), "PusherServerFaults(delay: 0.0 seconds, dropRate: 0.0, isSilent: false, rejectionCode: nil)"
+            ), (LogSink(minimumLevel: .debug) { _, _, _ in }, "LogSink(minimumLevel: debug)"),
+        ]
+        for (value, text) in texts { expectEqual("\(value)", text) }
+    }
+
     @Test func `every public type is in the lists of this test`() async throws {
         let others = try await Self.otherValues()
         for (name, values) in others { for value in values { expectEqual(PrintedText.typeName(of: value), name) } }

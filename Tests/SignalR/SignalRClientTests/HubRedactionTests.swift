@@ -91,6 +91,37 @@ import Testing
         }
     }
 
+    @Test func `the text of a value says what it means`() async throws {
+        let (signalR, error) = (try await InMemorySignalR(), HubError(.connectionLost, "Failed."))
+        let texts: [(Any, String)] = [
+            (HubState.stopped(nil), "stopped"), (HubState.stopped(error), "stopped(Failed.)"), (HubState.connecting, "connecting"),
+            (HubState.connected(connectionID: "1"), #"connected(connectionID: "1")"#),
+            (HubStateChange(old: .connecting, new: .connected(connectionID: nil)), "connecting -> connected"),
+            (HubUpdate.state(.reconnecting(error)), "state(reconnecting(Failed.))"), (HubUpdate.closed(nil), "closed"),
+            (HubUpdate.transport(.longPolling), "transport(LongPolling)"),
+            (HubUpdate.connectingIn(.seconds(2)), "connectingIn(2.0 seconds)"),
+            (HubRetryPolicy.delays([.zero]), "delays([0.0 seconds])"), (HubRetryPolicy.custom { _ in nil }, "custom"),
+            (
+                HubRetryPolicy.backoff(Backoff(base: .seconds(1), cap: .seconds(2))),
+                "backoff(Backoff(base: 1.0 seconds, cap: 2.0 seconds))"
+            ),
+            (
+                HubRetryContext(retryCount: 1, elapsed: .zero, reason: error),
+                "HubRetryContext(retryCount: 1, elapsed: 0.0 seconds, reason: Failed.)"
+            ), (HubFrameTrace(.received, "{}"), "received {}"),
+            (SignalRAuthenticationDecision.accept(userID: nil), "accept"),
+            (SignalRAuthenticationDecision.accept(userID: "a"), #"accept(userID: "a")"#),
+            (SignalRServerHooks(), "SignalRServerHooks(authenticate: nil, approveRefresh: nil)"),
+            (HttpResponse(statusCode: 200), "HttpResponse(statusCode: 200, headers: [])"),
+            (
+                RetryContext(retryCount: 1, elapsed: 1, retryReason: error),
+                "RetryContext(retryCount: 1, elapsed: 1.0, retryReason: Failed.)"
+            ),
+            (signalR, "InMemorySignalR(address: \(signalR.address), server: \(signalR.server))"),
+        ]
+        for (value, text) in texts { expectEqual("\(value)", text) }
+    }
+
     /// Values of the types that contain no secrets.
     private static func otherValues(
         _ signalR: InMemorySignalR, _ caller: HubCaller, _ stream: HubStream<Int>
@@ -175,6 +206,7 @@ import Testing
                 expectEqual(PrintedText.typeName(of: value), name)
                 let leak = PrintedText.texts(of: value).first { $0.contains(Self.marker) }
                 expectNil(leak, "\(name)")
+                expectNil(PrintedText.internals(of: value), "\(name)")
             }
         }
         let declared = try PublicDeclarations.types(in: "Sources/SignalR")

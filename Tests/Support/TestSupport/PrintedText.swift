@@ -28,6 +28,14 @@ package enum PrintedText {
         return texts + texts.map(Self.decodedNumbers)
     }
 
+    /// The text of a value if it shows how the value is stored: with the names of modules or types of the system, or memory.
+    package static func internals(of value: Any) -> String? {
+        let text = "\(value)"
+        let module = /\b(?:Swift|_Concurrency|(?:Realtime|Pusher|SignalR|Primus|NWWebSocket)\w*)\.[A-Z]/
+        let parts = ["Optional(", "(Function)", "0x0", "Lock<", "<closure>"]
+        return text.contains(module) || parts.contains { text.contains($0) } ? text : nil
+    }
+
     private static func walk(_ value: Any, depth: Int, _ visited: inout Set<ObjectIdentifier>, _ texts: inout [String]) {
         let mirror = Mirror(reflecting: value)
         if mirror.displayStyle == .class, !visited.insert(ObjectIdentifier(value as AnyObject)).inserted || depth > 20 { return }

@@ -2,7 +2,7 @@
 /// reconnect at the same time.
 ///
 /// The delay before the n-th attempt is a random duration between zero and `base * 2^(n-1)`, limited to `cap`.
-public struct Backoff: Sendable, Hashable {
+public struct Backoff: Sendable, Hashable, PrintedParts {
     /// The upper bound of the first delay.
     public var base: Duration
     /// The upper bound of all delays.

@@ -149,3 +149,11 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
         }
     }
 }
+
+extension EventSequence: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] { [("dropped", self.dropped), ("endReason", self.endReason)] }
+}
+
+extension EventSequence.AsyncIterator: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] { [] }
+}

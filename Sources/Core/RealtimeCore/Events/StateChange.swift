@@ -17,3 +17,8 @@ public struct StateChange<State: Hashable & Sendable>: Hashable, Sendable {
         self.new = new
     }
 }
+
+extension StateChange: CustomStringConvertible {
+    /// Both states, such as `connecting -> connected`.
+    public var description: String { "\(self.old) -> \(self.new)" }
+}

@@ -269,3 +269,11 @@ public final class InMemoryListener: Listener {
     func add(_ upgrade: InMemoryUpgrade) { self.undecided.withLock { $0[ObjectIdentifier(upgrade)] = upgrade } }
     func remove(_ upgrade: InMemoryUpgrade) { self.undecided.withLock { $0[ObjectIdentifier(upgrade)] = nil } }
 }
+
+extension InMemoryNetwork: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] { [("condition", self.condition)] }
+}
+
+extension InMemoryListener: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] { [("host", self.address.host), ("port", self.address.port)] }
+}

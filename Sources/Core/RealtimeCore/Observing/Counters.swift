@@ -1,5 +1,5 @@
 /// Traffic and event counts of a connection. They cover all connection attempts and, except for ``lastRoundTrip``, only increase.
-public struct Counters: Sendable, Hashable {
+public struct Counters: Sendable, Hashable, PrintedParts {
     /// The number of WebSocket messages received, including pings and pongs.
     public var messagesReceived = 0
     /// The number of payload bytes received, without framing and encryption.

@@ -92,3 +92,7 @@ public struct LogSink: Sendable {
         #endif
     }
 }
+
+extension LogSink: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] { [("minimumLevel", self.minimumLevel)] }
+}

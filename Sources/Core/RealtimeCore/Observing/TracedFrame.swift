@@ -37,3 +37,8 @@ public struct TracedFrame: Hashable, Sendable {
         text.utf8.count <= self.limit ? text : "\(Excerpt.of(text, limit: self.limit)) (\(byteCount) bytes)"
     }
 }
+
+extension TracedFrame: CustomStringConvertible {
+    /// The direction and the text, such as `sent {"type":6}`.
+    public var description: String { "\(self.direction) \(self.text)" }
+}

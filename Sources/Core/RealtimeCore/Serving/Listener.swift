@@ -169,3 +169,8 @@ final class IgnoredEvents: WebSocketEvents {
     func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {}
     func closed(_ id: ConnectionID, _ reason: CloseReason) {}
 }
+
+extension ListenerAddress: CustomStringConvertible {
+    /// The host and the port, such as `127.0.0.1:8080`.
+    public var description: String { "\(self.host.utf8.contains(UInt8(ascii: ":")) ? "[\(self.host)]" : self.host):\(self.port)" }
+}

@@ -102,3 +102,11 @@ public final class ListenerRouter: ListenerHandler {
         self.handler(of: request).map { $0.bodyLimit(for: request) } ?? bodyLimitWithoutMessages
     }
 }
+
+extension ListenerRouter: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] { [("routes", self.routes)] }
+}
+
+extension ListenerRouter.Route: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] { [("handler", Redacted(visible: "\(type(of: self.handler))"))] }
+}

@@ -138,3 +138,19 @@ extension HTTPHeaders {
         }
     }
 }
+
+extension UpgradeDecision: CustomStringConvertible {
+    /// The name of the case and its values, without those that may be secret.
+    public var description: String {
+        switch self {
+        case .accept(let subprotocol, let headers):
+            PartText.text(ofCase: "accept", ["subprotocol": Redacted.optional(subprotocol), "headers": headers])
+        case .reject(let response): PartText.text(ofCase: "reject", ["": response])
+        case .later: "later"
+        }
+    }
+}
+
+extension UpgradeResponder: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] { [] }
+}

@@ -9,7 +9,7 @@ package protocol Redacting: CustomStringConvertible, CustomDebugStringConvertibl
 extension Redacting {
     /// The name of the type and its visible fields.
     public var description: String {
-        let fields = self.visibleFields.map { "\($0.name): \(Self.text($0.value))" }
+        let fields = self.visibleFields.map { "\($0.name): \(PartText.text(of: $0.value))" }
         return "\(Self.self)(\(fields.joined(separator: ", ")))"
     }
 
@@ -23,14 +23,6 @@ extension Redacting {
             return (field.name, Any?.none as Any)
         }
         return Mirror(self, children: children, displayStyle: .struct)
-    }
-
-    private static func text(_ value: Any?) -> String {
-        switch value {
-        case nil: "nil"
-        case let text as String: String(reflecting: text)
-        case let value?: "\(value)"
-        }
     }
 }
 

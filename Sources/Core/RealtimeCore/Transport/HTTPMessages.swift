@@ -134,7 +134,7 @@ public struct HTTPRequest: Sendable {
 }
 
 /// The head of a response.
-public struct HTTPResponseHead: Sendable, Hashable {
+public struct HTTPResponseHead: Sendable, Hashable, PrintedParts {
     /// The status code, for example 200.
     public var status: Int
     /// The reason phrase after the status code; often empty.

@@ -110,3 +110,7 @@ package final class NetworkPathObservation: Sendable {
 
     deinit { self.end() }
 }
+
+extension NetworkPathMonitor: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] { [] }
+}

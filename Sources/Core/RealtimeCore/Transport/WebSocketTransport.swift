@@ -80,7 +80,7 @@ public struct WebSocketMessage: Hashable, Sendable {
 /// A transport reuses its batch for the next read, so a receiver copies the messages it keeps.
 public struct MessageBatch: Sendable {
     /// The kind and position of a message in a batch.
-    public struct Entry: Sendable {
+    public struct Entry: Sendable, PrintedParts {
         /// The kind of the message.
         public var kind: WebSocketMessage.Kind
         /// The position of the payload in ``MessageBatch/bytes``.

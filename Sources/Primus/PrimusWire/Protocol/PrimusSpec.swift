@@ -1,4 +1,5 @@
 package import RealtimeCoding
+import RealtimeCore
 
 /// The specification that a server of Primus publishes at `/spec`: how to talk to it.
 ///
@@ -144,3 +145,5 @@ package struct PrimusSpecError: Error, Hashable, Sendable, CustomStringConvertib
 
     package var description: String { "The specification of the server can't be read: \(self.problem)." }
 }
+
+extension PrimusSpec: PrintedParts {}

@@ -7,20 +7,9 @@ extension PusherConfiguration: Redacting {
             ("userAuthenticator", self.userAuthenticator), ("headers", self.headers),
             ("activityTimeout", self.activityTimeout), ("pongTimeout", self.pongTimeout), ("connectTimeout", self.connectTimeout),
             ("unavailableTimeout", self.unavailableTimeout), ("subscriptionTimeout", self.subscriptionTimeout),
-            ("backoff", self.backoff), ("retry", self.retry.redactedDescription), ("messageLimit", self.messageLimit),
+            ("backoff", self.backoff), ("retry", self.retry), ("messageLimit", self.messageLimit),
             ("clientEventQueueLimit", self.clientEventQueueLimit),
             ("clientEventLimit", self.clientEventLimit), ("eventDataLimit", self.eventDataLimit), ("transports", self.transports),
         ]
-    }
-}
-
-extension PusherRetryPolicy {
-    fileprivate var redactedDescription: String {
-        switch self {
-        case .none: "none"
-        case .backoff: "backoff"
-        case .delays(let delays): "delays \(delays)"
-        case .custom: "custom"
-        }
     }
 }

@@ -21,3 +21,5 @@ extension AuthMethod: Redacting {
         }
     }
 }
+
+extension PusherConnectionEvent: PrintedParts {}
