@@ -89,8 +89,10 @@ package struct HubMessageError: Error, Hashable, Sendable, CustomStringConvertib
 /// The reason why messages can't be told apart any more. The connection must end.
 package struct HubFramingError: Error, Hashable, Sendable, CustomStringConvertible {
     package var problem: String
+    /// Whether a message exceeds the limit of the receiver.
+    package var isTooLarge: Bool
 
-    package init(_ problem: String) { self.problem = problem }
+    package init(_ problem: String, isTooLarge: Bool = false) { (self.problem, self.isTooLarge) = (problem, isTooLarge) }
 
     package var description: String { self.problem }
 }

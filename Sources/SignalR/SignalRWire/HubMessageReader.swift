@@ -61,7 +61,7 @@ package struct HubMessageReader: Sendable {
 
     private func checkSize(_ size: Int) throws(HubFramingError) {
         guard size <= self.messageLimit else {
-            throw HubFramingError("The peer sent a message that is longer than the limit of \(self.messageLimit) bytes.")
+            throw HubFramingError("A message is longer than the limit of \(self.messageLimit) bytes.", isTooLarge: true)
         }
     }
 

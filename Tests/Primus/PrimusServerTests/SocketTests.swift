@@ -76,6 +76,10 @@ import Testing
             } else {
                 expect(client.closingError?.code == .messageTooLarge && client.closingError?.serverCode?.rawValue == 1009)
             }
+            if let error = client.closingError, error.code == .messageTooLarge {
+                let advice = " Send smaller messages, or increase the limit of the server, maxLength in Primus."
+                expect(error.message.hasSuffix(advice), "\(error)")
+            }
         }
         try await neighbor.write(1)
         try await expectEqual(messages.next()?.value, 1)

@@ -42,6 +42,31 @@ import Testing
             },
         ])
 
+    @Test(arguments: [
+        (HubTransportKinds.webSockets, 100_000, "SignalRServerConfiguration.messageLimit"),
+        (.webSockets, 2_000_000, "the limit of the server, MaximumReceiveMessageSize"),
+        (.longPolling, 100_000, "SignalRServerConfiguration.messageLimit"),
+        (.longPolling, 2_000_000, "the limit of the server, MaximumReceiveMessageSize"),
+    ]) func `a message above the limit of the server has a text that says what to increase`(
+        transports: HubTransportKinds, size: Int, setting: String
+    ) async throws {
+        let server = SignalRServer(log: .none)
+        server.hub("/chat").on("Text") { (caller, text: String) in text.count }
+        let port = try await server.start(on: SocketListener(limits: .forTests)).port
+        var configuration = try HubConfiguration(url: "http://127.0.0.1:\(port)/chat")
+        (configuration.allowedTransports, configuration.log) = (transports, .none)
+        let client = HubClient(configuration)
+        try await client.start()
+        let error = await #expect(throws: HubError.self) {
+            try await client.invoke("Text", String(repeating: "x", count: size), within: .seconds(600))
+        }
+        expect(
+            error?.message.contains("Send smaller messages, or increase ") == true && error?.message.contains(setting) == true,
+            "\(error as Any)")
+        client.stop()
+        await server.stop()
+    }
+
     private static func pem(_ name: String) -> PEM { .file(Vectors.path("certificates/\(name).pem")) }
 
     @Test(arguments: Self.mistakes) func `a mistake has a text that says what to do`(mistake: Mistake) async throws {

@@ -240,7 +240,10 @@ private struct Unencodable: Encodable {
         }
         let call = try await hub.begin { try await $0.invoke("save", as: Int.self) }
         for _ in 1...11 { hub.server.send(raw: String(repeating: "x", count: 100)) }
-        await expectEqual(Self.error(of: call)?.code, .invalidMessage)
+        let error = await Self.error(of: call)
+        expectEqual(error?.code, .invalidMessage)
+        let text = "A message is longer than the limit of 1000 bytes. Increase `HubConfiguration.messageLimit` to accept it."
+        expect(error?.message.contains(text) == true, "\(error as Any)")
         expect(hub.isReconnecting)
         hub.clock.advance(by: .seconds(1))
         expect(hub.isConnected)

@@ -25,8 +25,8 @@ extension PrimusError {
             return PrimusError(wasConnected ? .connectionLost : .timedOut, isSilent ? message + silence : message)
         case .peer(let code, let text):
             return PrimusError(
-                code == .tooLarge ? .messageTooLarge : .connectionLost, message, serverMessage: text.isEmpty ? nil : text,
-                serverCode: code == .noStatus ? nil : Self.serverCode(code, over: transformer))
+                code == .tooLarge ? .messageTooLarge : .connectionLost, code == .tooLarge ? message + Self.adviceIfTooLarge : message,
+                serverMessage: text.isEmpty ? nil : text, serverCode: code == .noStatus ? nil : Self.serverCode(code, over: transformer))
         case .transport(let error): return Self.lost(error, message, wasConnected: wasConnected, redact)
         }
     }
@@ -57,12 +57,16 @@ extension PrimusError {
         }
     }
 
+    /// The advice for a message that the server doesn't accept because of its size.
+    private static let adviceIfTooLarge = " Send smaller messages, or increase the limit of the server, maxLength in Primus."
+
     /// Returns what to check after a refusal, unless the server says why.
     private static func advice(_ error: TransportError, _ text: String?) -> String {
         guard text == nil, error.code != .proxyRejected, let status = error.status else { return "" }
         return switch status {
         case 401, 403: " The answer isn't one of Primus. Check proxies before the server."
         case 404: " Check the path of the URL, and the transformer."
+        case 413: Self.adviceIfTooLarge
         case 500...: " Check the server, and proxies before it."
         default: ""
         }

@@ -70,7 +70,8 @@ extension HubSession {
             self.unreadableAnswer = nil
             guard self.connection.established == id else { return }
             let problem = Excerpt.sentence(error.problem)
-            let message = "The server sent data that isn't a sequence of messages: \(problem) The connection was closed."
+            let advice = error.isTooLarge ? " Increase `HubConfiguration.messageLimit` to accept it." : ""
+            let message = "The server sent data that isn't a sequence of messages: \(problem)\(advice) The connection was closed."
             self.close(id, HubError(.invalidMessage, message), code: .protocolError, now: now, &effects)
         }
     }

@@ -179,14 +179,18 @@ extension HubError {
             return HubError(.unauthorized, error.isOfOtherOrigin ? message : "\(message) \(adviceIfTokenRejected)", cause: error)
         // The message of a permanent failure says what to change, before anything was sent.
         case .transport(let error) where error.code.isPermanent: return HubError(.invalidConfiguration, error.message, cause: error)
+        case .transport(let error) where error.status == 413:
+            return HubError(.connectionLost, "\(message) \(Self.adviceIfTooLarge)", cause: error)
         case .transport(let error): return HubError(.connectionLost, message, cause: error)
         case .openTimeout: return HubError(wasConnected ? .connectionLost : .timedOut, message)
-        case .peer(.tooLarge, _):
-            let advice = "Send smaller messages, or increase the limit of the server, MaximumReceiveMessageSize in ASP.NET Core."
-            return HubError(.connectionLost, "\(message) \(advice)")
+        case .peer(.tooLarge, _): return HubError(.connectionLost, "\(message) \(Self.adviceIfTooLarge)")
         case .peer: return HubError(.connectionLost, message)
         }
     }
+
+    /// The advice for a message that the server doesn't accept because of its size.
+    private static let adviceIfTooLarge =
+        "Send smaller messages, or increase the limit of the server, MaximumReceiveMessageSize in ASP.NET Core."
 
     /// The error of a client that has given up after this loss, because the policy for reconnects threw an error.
     func ended(by policy: HubError) -> HubError {

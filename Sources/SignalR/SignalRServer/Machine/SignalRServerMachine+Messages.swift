@@ -118,7 +118,8 @@ extension SignalRServerMachine {
                 $0.buffer?.received(byteCount: bytes.count, now: now)
             }
         } catch {
-            self.closeInvalid(error.problem, id, now: now, &effects)
+            let advice = error.isTooLarge ? " Send smaller messages, or increase `SignalRServerConfiguration.messageLimit`." : ""
+            self.closeInvalid(error.problem + advice, id, now: now, &effects)
         }
         self.startCalls(id, &effects)
         self.updateReading(id, now: now, &effects)
