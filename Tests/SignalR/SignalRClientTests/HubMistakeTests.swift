@@ -3,6 +3,7 @@ import RealtimeSockets
 import RealtimeTesting
 import SignalRHubs
 import SignalRServer
+import SignalRTesting
 import TestSupport
 import Testing
 
@@ -65,6 +66,20 @@ import Testing
             "\(error as Any)")
         client.stop()
         await server.stop()
+    }
+
+    @Test func `a loop over calls ends with the release of its client, which is in the log`() async throws {
+        let (signalR, lines) = (try await InMemorySignalR(), EventRecorder<String>())
+        signalR.server.hub("/chat")
+        var client: HubClient? = signalR.client("/chat") {
+            $0.log = LogSink(minimumLevel: .warning) { level, _, text in lines.record("\(level): \(text)") }
+        }
+        try await client?.start()
+        let calls = try #require(client?.invocations(of: "Receive"))
+        client = nil
+        for await _ in calls {}
+        expectEqual(calls.endReason, .ended)
+        expect(lines.all.count == 1 && lines.all[0].hasPrefix("warning: The client was released"), "\(lines.all)")
     }
 
     private static func pem(_ name: String) -> PEM { .file(Vectors.path("certificates/\(name).pem")) }

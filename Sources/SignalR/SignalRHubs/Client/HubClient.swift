@@ -518,8 +518,9 @@ public final class HubClient: Sendable {
         let limit = ByteLimit<HubMethodCall>(self.handlerBuffer.bytes) { $0.payload.bytes.count }
         let (coder, ignoresCase) = (self.coder, self.ignoresCase)
         let key = HubHandlerTable.key(target, ignoresCase: ignoresCase)
-        return self.driver.makeSequence(.pauseReading(self.handlerBuffer.count), byteLimit: limit, lifetime: .client) {
-            events, output in
+        return self.driver.makeSequence(
+            .pauseReading(self.handlerBuffer.count), byteLimit: limit, lifetime: .client, reportsRelease: true
+        ) { events, output in
             for case .invocation(let callback) in events
             where HubHandlerTable.key(callback.invocation.target, ignoresCase: ignoresCase) == key {
                 output.append(HubMethodCall(target: target, payload: callback.invocation.arguments, coder: coder))
