@@ -1,3 +1,5 @@
+import RealtimeSystem
+
 /// A value that prints its stored properties, such as `Backoff(base: 1.0 seconds, cap: 10.0 seconds)`.
 ///
 /// The standard library prints the properties as they are stored, with the names of their modules and with `Optional`. A value with secrets is
@@ -56,7 +58,7 @@ package enum PartText {
         case (.struct, _): return self.text(ofFields: value, hiding: [])
         default:
             let type = "\(Swift.type(of: value))"
-            if type.contains("->") { return "<closure>" }
+            if type.containsText("->") { return "<closure>" }
             return mirror.displayStyle == .class ? type : "\(value)"
         }
     }
