@@ -184,7 +184,7 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
 
     @Test(arguments: [
         (PusherServerProfile.pusher, 10 << 10, 10, 100, true), (.soketi, 100 << 10, .max, 100, false),
-        (.reverb, 10_000, .max, .max, false),
+        (.reverb, 10_000, .max, .max, false), (.slanger, .max, .max, .max, false), (.sockudo, .max, .max, .max, true),
     ])
     func `an app has the limits of its profile, except for those that it sets`(
         profile: PusherServerProfile, data: Int, clientEvents: Int, members: Int, validatesNames: Bool
@@ -266,6 +266,30 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
         let allowed = pusher.client { $0.headers = ["Origin": "https://example.com"] }
         allowed.connect()
         guard case .connected = allowed.state else { return expect(false, "\(allowed.state)") }
+    }
+
+    @Test func `a server that drops connections of unknown apps sends the code that a test chooses`() async throws {
+        let pusher = try await InMemoryPusher { $0.profile = .sockudo }
+        pusher.server.faults.rejectionCode = PusherCloseCode.noSuchApplication
+        let client = RawClient(pusher)
+        expect(client.closeCode == 4001 && !client.isDropped)
+    }
+
+    @Test(arguments: [
+        (PusherServerProfile.pusher, true), (.soketi, false), (.reverb, true), (.slanger, true), (.sockudo, false),
+    ])
+    func `the signature of a private channel covers the data as at the server of the profile`(profile: PusherServerProfile, isCovered: Bool)
+    {
+        let data = #"{"user_id":"1"}"#
+        for isSigned in [true, false] {
+            var server = self.server(1, profile)
+            let auth = ChannelSignature.token(
+                key: "key", secret: "secret", socketID: server.socketID(1), channel: "private-a", channelData: isSigned ? data : nil)
+            _ = server.takeEvents()
+            server.received(1, PusherFrames.subscribe("private-a", auth: auth, channelData: data))
+            let isRejected = server.takeEvents().contains { if case .subscriptionRejected = $0 { true } else { false } }
+            expectEqual(isRejected, isSigned != isCovered)
+        }
     }
 
     // MARK: Switches

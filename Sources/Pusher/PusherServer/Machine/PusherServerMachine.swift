@@ -229,9 +229,8 @@ struct PusherServerMachine: EmbeddedServerMachine {
         if let rejectionCode {
             return self.reject(id, rejectionCode, "The server is configured to reject connections", &effects)
         }
-        if let (code, message) = self.rejection(of: request) { return self.reject(id, code, message, &effects) }
-        if let (code, message) = self.refusal(of: request) {
-            return self.reject(id, code, message, keepsOpen: self.profile.keepsRejectedConnections, &effects)
+        if let (code, message, end) = self.rejection(of: request) ?? self.refusal(of: request) {
+            return self.reject(id, code, message, then: end, &effects)
         }
         self.connectionIDs[ByteString(socketID)] = id
         if self.allowsVersion2, let version = Self.version(of: request), self.isVersion2(version) {
@@ -243,32 +242,43 @@ struct PusherServerMachine: EmbeddedServerMachine {
         self.connections.update(id) { $0.state = .opening(hook: hook) }
     }
 
+    /// The step after the rejection of a connection.
+    private enum RejectionEnd: Sendable { case closes, staysOpen, isDropped }
+
+    /// The step after the rejection of a connection to an app that doesn't exist, or that is disabled.
+    private var endWithoutApp: RejectionEnd { self.profile.dropsRejectedConnections ? .isDropped : .closes }
+    /// The step after a rejection because of a setting of the app.
+    private var endBySetting: RejectionEnd { self.profile.keepsRejectedConnections ? .staysOpen : .closes }
+
     /// Why the protocol rejects a request; `nil` if it is acceptable.
-    private func rejection(of request: HTTPRequestHead) -> (CloseCode, message: String)? {
+    private func rejection(of request: HTTPRequestHead) -> (CloseCode, message: String, RejectionEnd)? {
         let parts = request.target.utf8.prefix { $0 != UInt8(ascii: "?") }.split(separator: UInt8(ascii: "/"))
         guard parts.count >= 2, parts[parts.count - 2].elementsEqual("app".utf8) else {
-            return (PusherCloseCode.pathNotFound, "Path not found")
+            return (PusherCloseCode.pathNotFound, "Path not found", .closes)
         }
         guard parts[parts.count - 1].elementsEqual(self.app.key.utf8) else {
-            return (PusherCloseCode.noSuchApplication, "Application does not exist")
+            return (PusherCloseCode.noSuchApplication, "Application does not exist", self.endWithoutApp)
         }
-        guard self.app.isEnabled else { return (PusherCloseCode.applicationDisabled, "Application is disabled") }
+        guard self.app.isEnabled else { return (PusherCloseCode.applicationDisabled, "Application is disabled", self.endWithoutApp) }
         guard let version = Self.version(of: request) else {
-            return (PusherCloseCode.noProtocol, "Missing protocol version; add the query field protocol=7")
+            return (PusherCloseCode.noProtocol, "Missing protocol version; add the query field protocol=7", .closes)
         }
         guard let number = Int(version), (5...7).contains(number) || self.isVersion2(version) else {
             let excerpt = Excerpt.of(version, limit: 20)
-            return (PusherCloseCode.unsupportedProtocol, "Unsupported protocol version \(excerpt); use 5, 6 or 7")
+            return (PusherCloseCode.unsupportedProtocol, "Unsupported protocol version \(excerpt); use 5, 6 or 7", .closes)
         }
         return nil
     }
 
     /// Why a setting of the app rejects a request that the protocol accepts.
-    private func refusal(of request: HTTPRequestHead) -> (CloseCode, message: String)? {
+    private func refusal(of request: HTTPRequestHead) -> (CloseCode, message: String, RejectionEnd)? {
         guard self.connectionIDs.count < self.app.connectionLimit else {
-            return (self.profile.connectionLimitCode, "Application is over connection quota")
+            let end = self.profile.dropsRejectedConnections ? .isDropped : self.endBySetting
+            return (self.profile.connectionLimitCode, "Application is over connection quota", end)
         }
-        guard self.app.allows(origin: request.headers["Origin"]) else { return (PusherCloseCode.unauthorized, "Origin not allowed") }
+        guard self.app.allows(origin: request.headers["Origin"]) else {
+            return (PusherCloseCode.unauthorized, "Origin not allowed", self.endBySetting)
+        }
         return nil
     }
 
@@ -278,23 +288,15 @@ struct PusherServerMachine: EmbeddedServerMachine {
     }
 
     private mutating func reject(
-        _ id: ConnectionID, _ code: CloseCode, _ message: String, keepsOpen: Bool = false, _ effects: inout Effects<Self>
+        _ id: ConnectionID, _ code: CloseCode, _ message: String, then end: RejectionEnd = .closes, _ effects: inout Effects<Self>
     ) {
-        let isDropped = self.profile.dropsRejectedConnections && self.isAboutApp(code)
-        self.connections.update(id) { $0.state = .rejected(isDropped: isDropped) }
-        if isDropped {
-            effects.log(.debug, "the connection is dropped: \(message)")
-        } else if keepsOpen {
-            effects.commands.append(.send(id, self.errorFrame(Int(code.rawValue), message)))
-        } else {
-            self.close(id, code, message, &effects)
+        self.connections.update(id) { $0.state = .rejected(isDropped: end == .isDropped) }
+        switch end {
+        case .closes: self.close(id, code, message, &effects)
+        case .staysOpen: effects.commands.append(.send(id, self.errorFrame(Int(code.rawValue), message)))
+        case .isDropped: effects.log(.debug, "the connection is dropped: \(message)")
         }
         self.deliver(.error(socketID: nil, code: Int(code.rawValue), message: message), &effects)
-    }
-
-    /// Whether a code says that there is no such app, or that it takes no further connections.
-    private func isAboutApp(_ code: CloseCode) -> Bool {
-        [PusherCloseCode.noSuchApplication, PusherCloseCode.applicationDisabled, self.profile.connectionLimitCode].contains(code)
     }
 
     mutating func opened(_ id: ConnectionID, head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>) {

@@ -140,6 +140,17 @@ public struct PusherServerProfile: Sendable, Hashable {
         var publicationChannelLimit = 100
         var batchLimit = 10
         var cachedEventLifetime = Duration.seconds(1800)
+
+        /// The timeouts of the Pusher service, and no limits.
+        static let none: Limits = {
+            var limits = Limits()
+            (limits.clientEventsPerSecond, limits.memberLimit) = (.max, .max)
+            (limits.messageLimit, limits.eventDataLimit, limits.eventNameLimit) = (.max, .max, .max)
+            (limits.validatesChannelNames, limits.channelNameLimit) = (false, .max)
+            (limits.userIDLimit, limits.userInfoLimit, limits.requiresUserInfoObjects) = (.max, .max, false)
+            (limits.publicationChannelLimit, limits.batchLimit) = (.max, .max)
+            return limits
+        }()
     }
 
     /// Creates the profile of the Pusher service.
@@ -193,19 +204,10 @@ public struct PusherServerProfile: Sendable, Hashable {
         profile.allowsSignIn = false
         profile.watchlistEvents = .none
         // Reverb's `config/reverb.php`. It limits messages and requests instead of the data, and doesn't check names and numbers.
+        profile.limits = .none
         profile.limits.activityTimeout = .seconds(30)
-        profile.limits.clientEventsPerSecond = .max
-        profile.limits.memberLimit = .max
         profile.limits.messageLimit = 10_000
         profile.limits.eventDataLimit = 10_000
-        profile.limits.eventNameLimit = .max
-        profile.limits.validatesChannelNames = false
-        profile.limits.channelNameLimit = .max
-        profile.limits.userIDLimit = .max
-        profile.limits.userInfoLimit = .max
-        profile.limits.requiresUserInfoObjects = false
-        profile.limits.publicationChannelLimit = .max
-        profile.limits.batchLimit = .max
         return profile
     }()
 
@@ -227,18 +229,8 @@ public struct PusherServerProfile: Sendable, Hashable {
         profile.allowsSignIn = false
         profile.watchlistEvents = .none
         // slanger limits nothing but the messages of clients, as em-websocket does. Its HTTP API accepts names of up to 164 characters.
-        profile.limits.clientEventsPerSecond = .max
-        profile.limits.memberLimit = .max
+        profile.limits = .none
         profile.limits.messageLimit = 10 << 20
-        profile.limits.eventDataLimit = .max
-        profile.limits.eventNameLimit = .max
-        profile.limits.validatesChannelNames = false
-        profile.limits.channelNameLimit = .max
-        profile.limits.userIDLimit = .max
-        profile.limits.userInfoLimit = .max
-        profile.limits.requiresUserInfoObjects = false
-        profile.limits.publicationChannelLimit = .max
-        profile.limits.batchLimit = .max
         return profile
     }()
 
@@ -256,15 +248,11 @@ public struct PusherServerProfile: Sendable, Hashable {
         profile.signsAllChannelData = false
         // An app of sockudo has the limits that it sets itself. The server's settings for events and presence channels have no effect in version 5.2,
         // and names of channels and events are limited in `validation.rs` and `utils.rs`.
-        profile.limits.clientEventsPerSecond = .max
-        profile.limits.memberLimit = .max
+        profile.limits = .none
         profile.limits.messageLimit = 16 << 20
-        profile.limits.eventDataLimit = .max
-        profile.limits.userIDLimit = .max
-        profile.limits.userInfoLimit = .max
-        profile.limits.requiresUserInfoObjects = false
-        profile.limits.publicationChannelLimit = .max
-        profile.limits.batchLimit = .max
+        profile.limits.eventNameLimit = 200
+        profile.limits.validatesChannelNames = true
+        profile.limits.channelNameLimit = 200
         profile.limits.cachedEventLifetime = .seconds(3600)
         return profile
     }()
