@@ -145,12 +145,16 @@ public final class HubConnection: Sendable {
 
     /// Calls a method of the hub without waiting for its end. The server reports neither a result nor an error.
     ///
+    /// With long polling and Server-Sent Events, the call waits until the server has answered the request with the message, as in Microsoft's
+    /// clients.
+    ///
     /// - Parameters:
     ///   - method: The name of the method.
     ///   - arguments: The arguments: `Encodable` values, arrays and dictionaries with elements of the type `Any`, and asynchronous sequences
     ///     of such values, which are streams to the server.
     /// - Throws: ``SignalRError/invalidOperation(_:)`` if there is no connection, ``SignalRError/invalidData(_:)`` if an argument can't be
-    ///   encoded. `CancellationError` if the task is cancelled while the call waits for a server that reads slowly.
+    ///   encoded; the reason if the connection ends, and `CancellationError` if the task is cancelled, while the call waits for that answer or
+    ///   for a server that reads slowly.
     public func send(method: String, arguments: Any...) async throws {
         try await self.send(method, arguments)
     }

@@ -97,9 +97,11 @@ private struct LineRules: HTTPConnectionRules {
         }
     }
 
-    private final class Events: ReplacedConnectionEvents {
+    private final class Events: HTTPConnectionEvents {
         let all = EventRecorder<String>()
         let errors = EventRecorder<TransportError>()
+        /// The numbers of messages that the server has taken.
+        let answers = EventRecorder<Int>()
         let react = Lock<(@Sendable (String) -> Void)?>(nil)
         let onOpen = Lock<(@Sendable () -> Void)?>(nil)
 
@@ -115,6 +117,8 @@ private struct LineRules: HTTPConnectionRules {
         }
 
         func writing(_ id: ConnectionID, paused: Bool) { self.all.record(paused ? "writing paused" : "writing resumed") }
+
+        func answered(_ id: ConnectionID, _ count: Int) { self.answers.record(count) }
 
         func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage]) {
             self.all.record("unsent " + messages.map { String(decoding: $0.bytes, as: UTF8.self) }.joined(separator: " "))
@@ -746,6 +750,25 @@ private struct LineRules: HTTPConnectionRules {
         endless.receiver.begin(HTTPResponseHead(status: 418))
         for _ in 0..<8 { endless.receiver.write([UInt8](repeating: 0x61, count: 10_000)) }
         expect(endless.events.all.all == ["closed upgradeRejected 418"] && endless.server.disconnects.all == [true])
+    }
+
+    @Test func `each answer tells how many messages the server has taken, also while the connection closes`() async throws {
+        let fixture = try await Fixture.open(isStream: false)
+        fixture.send("a")
+        fixture.send("b", "c")
+        expect(fixture.events.answers.all.isEmpty)
+        fixture.server.sending.all[0].respond(HTTPResponse(status: 200))
+        expectEqual(fixture.events.answers.all, [1])
+        fixture.send("d")
+        fixture.connection.close(.normal, reason: "")
+        fixture.server.sending.all[1].respond(HTTPResponse(status: 204))
+        expectEqual(fixture.events.answers.all, [1, 2])
+        fixture.server.sending.all[2].respond(HTTPResponse(status: 200))
+        expectEqual(fixture.events.answers.all, [1, 2, 1])
+        let rejecting = try await Fixture.open(isStream: true)
+        rejecting.send("a")
+        rejecting.server.sending.all[0].respond(HTTPResponse(status: 404))
+        expect(rejecting.events.answers.all.isEmpty)
     }
 
     @Test func `closing doesn't wait longer than five seconds`() async throws {

@@ -11,9 +11,15 @@ struct RelaySimulationTests {
         for failure in report.failures { Issue.record("\(failure)") }
         // The runs must exercise what they check.
         guard report.runs > 40, report.failures.isEmpty else { return }
-        expect(report.average("connections") > 5 && report.average("events") > 20 && report.average("late events") > 0.5)
-        expect(report.average("fallbacks") > 1 && report.average("moves") > 0.5 && report.average("decisions") > 1)
-        expect(report.average("uploads") > 2 && report.average("failures") > 0.5 && report.average("faults") > 2)
+        expect(
+            report.exercises("connections", moreThan: 5) && report.exercises("events", moreThan: 20)
+                && report.exercises("late events", moreThan: 0.5))
+        expect(
+            report.exercises("fallbacks", moreThan: 1) && report.exercises("moves", moreThan: 0.5)
+                && report.exercises("decisions", moreThan: 1))
+        expect(
+            report.exercises("uploads", moreThan: 2) && report.exercises("failures", moreThan: 0.5)
+                && report.exercises("faults", moreThan: 2))
     }
 
     @Test(arguments: [RelaySession.Kind.polling, .stream])
@@ -21,9 +27,11 @@ struct RelaySimulationTests {
         let report = try await simulate(runs: 100) { RelayHTTPSimulation($0, kind).run() }
         for failure in report.failures { Issue.record("\(failure)") }
         guard report.runs > 40, report.failures.isEmpty else { return }
-        expect(report.average("connected") > 2 && report.average("messages") > 20 && report.average("uploads") > 2)
-        expect(report.average("faults") > 5 && report.average("pauses") > 1)
-        expect(kind == .polling || report.average("repeated requests") > 0.3)
+        expect(
+            report.exercises("connected", moreThan: 2) && report.exercises("messages", moreThan: 20)
+                && report.exercises("uploads", moreThan: 2))
+        expect(report.exercises("faults", moreThan: 5) && report.exercises("pauses", moreThan: 1))
+        expect(kind == .polling || report.exercises("repeated requests", moreThan: 0.3))
     }
 }
 

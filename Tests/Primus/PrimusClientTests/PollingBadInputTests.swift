@@ -313,9 +313,62 @@ private final class ScriptedPolling: ListenerHandler {
         let fixture = try await Fixture(server, .polling)
         fixture.client.open()
         _ = try? await fixture.client.opened(within: .seconds(600))
-        fixture.client.enqueue("lost")
+        // The message isn't reported as sent.
+        let failure = await #expect(throws: PrimusError.self) { try await fixture.client.write("lost") }
         let error = try await fixture.end()
         expect(error.code == .connectionLost && error.message.contains("rejected messages"), "\(error)")
+        expectEqual(failure?.message, error.message)
+    }
+
+    /// A client that is open, whose server begins the answers to messages and doesn't end them.
+    private func unanswered(_ version: Int?) async throws -> Fixture {
+        let server = ScriptedPolling([version.map { Self.handshake($0) } ?? "o\n"], version: version, postAnswer: nil)
+        let fixture = try await Fixture(server, .polling)
+        fixture.client.open()
+        try await fixture.client.opened(within: .seconds(600))
+        return fixture
+    }
+
+    @Test(arguments: [4, 3, nil] as [Int?])
+    func `a message over HTTP is written when the server has answered its request`(version: Int?) async throws {
+        let fixture = try await self.unanswered(version)
+        let (client, server) = (fixture.client, fixture.server)
+        let written = EventRecorder<Int>()
+        var tasks: [Task<Void, any Error>] = []
+        // The first message is on the way, and the others are in the next request.
+        for number in 1...3 {
+            tasks.append(
+                Task {
+                    try await client.write(number)
+                    written.record(number)
+                })
+            try await eventually { client.driver.read { $0.waiterCount == number } }
+        }
+        // Doesn't wait.
+        expect(client.enqueue(4) && written.all.isEmpty && server.posts.all.count == 1)
+        server.begunAnswers.all[0].end()
+        try await eventually { written.all == [1] && server.begunAnswers.all.count == 2 }
+        expectEqual(client.driver.read { $0.waiterCount }, 2)
+        server.begunAnswers.all[1].end()
+        for task in tasks { try await task.value }
+        expectEqual(written.all.sorted(), [1, 2, 3])
+        client.end()
+    }
+
+    @Test(arguments: [PrimusError.Code.cancelled, .ended, .connectionLost])
+    func `a write ends that waits for the answer of the server`(end: PrimusError.Code) async throws {
+        let fixture = try await self.unanswered(4)
+        let task = Task { try await fixture.client.write("x") }
+        try await eventually { fixture.client.driver.read { $0.waiterCount == 1 } }
+        switch end {
+        case .cancelled: task.cancel()
+        case .ended: fixture.client.end()
+        default: fixture.network.cut()
+        }
+        let error = await #expect(throws: PrimusError.self) { try await task.value }
+        expectEqual(error?.code, end)
+        expectEqual(fixture.client.driver.read { $0.waiterCount }, 0)
+        fixture.client.end()
     }
 
     @Test(arguments: [4, 3, nil] as [Int?])

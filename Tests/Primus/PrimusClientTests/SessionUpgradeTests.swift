@@ -106,6 +106,21 @@ import Testing
             session.closed(Self.polling, .requested), ["transport webSockets", "#2 5", #"#2 4"a""#, #"#2 4"b""#, "#2 3", #"#2 4"during""#])
     }
 
+    @Test(arguments: [Self.polling, Self.webSocket], [false, true])
+    func `a caller whose message polling has accepted learns whether the session has moved`(connection: ConnectionID, isLost: Bool) {
+        var session = Self.moving()
+        session.opened(Self.webSocket)
+        expectEqual(session.write(.int(1), waiter: 1), ["#1 41", "await 1 #1"])
+        expectEqual(session.write(.int(2), waiter: 2), ["#1 42", "await 2 #1"])
+        session.step { session, _, effects in session.answered(WaiterID(rawValue: 1), &effects) }
+        session.receive("3probe", on: Self.webSocket)
+        session.step { $0.unsent(Self.polling, [.text("42")], now: $1, &$2) }
+        let lines = isLost ? session.closed(connection, drop) : session.closed(Self.polling, .requested)
+        expectEqual(
+            lines.filter { $0.hasSuffix(" 2") || $0.hasPrefix("fail") }, isLost ? ["fail 2 connectionLost"] : ["resume 2"], "\(lines)")
+        expectEqual(session.machine.waiterCount, 0)
+    }
+
     @Test func `what polling hasn't sent precedes the end of a client that moves`() {
         var session = Self.ended()
         session.step { $0.unsent(Self.polling, [.text("4\"a\"")], now: $1, &$2) }

@@ -298,7 +298,9 @@ import Testing
         client.open()
         try await client.opened(within: .seconds(600))
         primus.server.faults.lostAnswers = 1
-        try await client.write(1)
+        // The client can't know that the server has it.
+        let error = await #expect(throws: PrimusError.self) { try await client.write(1) }
+        expectEqual(error?.code, .connectionLost)
         while let state = await states.next() { if case .reconnecting = state { break } }
         try await eventually {
             primus.clock.advance(by: .seconds(1))
@@ -321,7 +323,9 @@ import Testing
         try await client.opened(within: .seconds(600))
         _ = accepted.take()
         switch expiry {
-        case .enginePost, .xhrSend: try await client.write("hello")
+        case .enginePost, .xhrSend:
+            let error = await #expect(throws: PrimusError.self) { try await client.write("hello") }
+            expectEqual(error?.code, .unauthorized)
         // The answer to the poll, or the end of the stream, is followed by another request.
         case .enginePoll, .xhrPoll: try primus.server.write("hello")
         case .stream: try primus.server.write(String(repeating: "x", count: 5000))

@@ -140,6 +140,8 @@ final class PrimusServerModel: @unchecked Sendable {
     }
 
     func wasSent(_ number: Int) -> Bool { self.connectionOf[number] != nil }
+    /// The connection on which a number was sent.
+    func connection(of number: Int) -> ConnectionID? { self.connectionOf[number] }
     var sentCount: Int { self.connectionOf.count }
 
     // MARK: Messages

@@ -349,6 +349,44 @@ private final class HTTPScript: ListenerHandler {
         expect(error?.code == .connectionLost && error?.message.contains("rejected messages") == true, "\(error?.message ?? "")")
     }
 
+    @Test(arguments: overHTTP)
+    func `a message that is answered by a page isn't reported as sent`(transport: HubTransport) async throws {
+        let test = try await Self.connected(transport) { _ in
+        } _: { request, _, body, responder in
+            guard Self.isCall(request, body) else { return false }
+            responder.respond(HTTPResponse(status: 200, text: "<html>Sign in</html>"))
+            return true
+        }
+        let error = await #expect(throws: HubError.self) { try await test.client.send("Method") }
+        expect(error?.code == .connectionLost && error?.message.contains("rejected messages") == true, "\(error?.message ?? "")")
+    }
+
+    @Test(arguments: overHTTP, [HubError.Code.cancelled, .stopped, .connectionLost])
+    func `a message that waits for the answer of the server ends`(transport: HubTransport, end: HubError.Code) async throws {
+        let posts = EventRecorder<any HTTPResponder>()
+        let test = try await Self.connected(transport) { _ in
+        } _: { request, _, body, responder in
+            guard Self.isCall(request, body) else { return false }
+            posts.record(responder)
+            return true
+        }
+        // With a stream to the server, and without one.
+        let upload = HubUpload(AsyncStream<Int> { $0.finish() })
+        let task = Task<Void, any Error> {
+            if end == .connectionLost { try await test.client.send("Method", upload) } else { try await test.client.send("Method") }
+        }
+        try await eventually { test.client.driver.read { $0.waiterCount == 1 } }
+        switch end {
+        case .cancelled: task.cancel()
+        case .stopped: test.client.stop()
+        default: posts.all.first?.respond(HTTPResponse(status: 503))
+        }
+        let error = await #expect(throws: HubError.self) { try await task.value }
+        expectEqual(error?.code, end)
+        expectEqual(test.client.driver.read { $0.waiterCount }, 0)
+        test.client.stop()
+    }
+
     /// ASP.NET Core ends a connection whose client has sent a ping, and then no others, as over long polling.
     @Test(arguments: overHTTP) func `a check sends a ping over a stream, and an empty body over long polling`(
         transport: HubTransport
@@ -407,17 +445,28 @@ private final class HTTPScript: ListenerHandler {
             return true
         }
         let call = { (number: Int) in #"{"type":1,"target":"Method","arguments":[\#(number)]}"# + Self.separator }
-        try await test.client.send("Method", 1)
-        try await eventually { posts.all.count == 1 }
-        for number in 2...5 { try await test.client.send("Method", number) }
-        expectEqual(bodies.all, [call(1)])
+        var tasks: [Task<Void, any Error>] = []
+        let sent = EventRecorder<Int>()
+        func send(_ number: Int, waiting count: Int) async throws {
+            tasks.append(
+                Task {
+                    try await test.client.send("Method", number)
+                    sent.record(number)
+                })
+            try await eventually { test.client.driver.read { $0.waiterCount == count } }
+        }
+        try await send(1, waiting: 1)
+        for number in 2...5 { try await send(number, waiting: number) }
+        expect(bodies.all == [call(1)] && sent.all.isEmpty)
         posts.all[0].respond(HTTPResponse(status: 200))
-        try await eventually { posts.all.count == 2 }
+        try await eventually { posts.all.count == 2 && sent.all == [1] }
         expectEqual(bodies.all, [call(1), (2...5).map(call).joined()])
-        try await test.client.send("Method", 6)
+        try await send(6, waiting: 5)
         posts.all[1].respond(HTTPResponse(status: 200))
-        try await eventually { posts.all.count == 3 }
+        try await eventually { posts.all.count == 3 && sent.all.count == 5 }
         expectEqual(bodies.all.dropFirst(2), [call(6)])
+        posts.all[2].respond(HTTPResponse(status: 200))
+        for task in tasks { try await task.value }
         expect(test.client.isConnected)
     }
 

@@ -234,7 +234,7 @@ final class HubSimulation: @unchecked Sendable {
             self.client.step("note") { session, now, effects in
                 guard let connection = session.resumable?.first ?? session.connection.connected else { return }
                 let number = self.notes[connection, default: 0] + 1
-                if (try? session.send("Note", self.arguments(number), [], now: now, &effects)) == true { self.notes[connection] = number }
+                if (try? session.send("Note", self.arguments(number), [], now: now, &effects)) != nil { self.notes[connection] = number }
             }
         }
     }

@@ -53,6 +53,10 @@ package struct InspectedMachine<Machine: SessionMachine>: SessionMachine {
         return end
     }
 
+    package mutating func receivedPart(_ id: ConnectionID, byteCount: Int, now: Instant) {
+        self.machine.receivedPart(id, byteCount: byteCount, now: now)
+    }
+
     package mutating func reading(_ id: ConnectionID, paused: Bool, now: Instant) {
         self.machine.reading(id, paused: paused, now: now)
     }
@@ -63,6 +67,10 @@ package struct InspectedMachine<Machine: SessionMachine>: SessionMachine {
 
     package mutating func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage], now: Instant, _ effects: inout Effects<Self>) {
         self.step(&effects) { $0.unsent(id, messages, now: now, &$1) }
+    }
+
+    package mutating func answered(_ waiter: WaiterID, _ effects: inout Effects<Self>) {
+        self.step(&effects) { $0.answered(waiter, &$1) }
     }
 
     package mutating func overflowed(_ consumer: ConsumerID, now: Instant, _ effects: inout Effects<Self>) {
@@ -135,6 +143,7 @@ package struct InspectedMachine<Machine: SessionMachine>: SessionMachine {
         case .work(let id, let work): .work(id, work)
         case .cancel(let id): .cancel(id)
         case .resume(let id, let result): .resume(id, result)
+        case .awaitAnswer(let waiter, let id): .awaitAnswer(waiter, on: id)
         case .endConsumers(let ids, let reason): .endConsumers(ids, reason)
         case .finish(let reason): .finish(reason)
         case .log(let level, let text): .log(level, text)
@@ -273,7 +282,7 @@ final class EffectInspector<Machine: SessionMachine>: @unchecked Sendable {
         case .finish(let reason):
             simulation.note("  the session ended: \(reason)")
             self.hasFinished = true
-        case .endConsumers, .log, .release:
+        case .awaitAnswer, .endConsumers, .log, .release:
             break
         }
     }

@@ -13,12 +13,12 @@ protocol SimulatedConnection: WebSocketConnection {
     var isDisturbed: Bool { get }
 }
 
-/// A connection that consists of other things than a ``VirtualConnection``, for example HTTP requests.
+/// A connection that consists of HTTP requests, in place of a ``VirtualConnection``.
 ///
 /// It checks the contract of `WebSocketConnection`: one `opened` first, one `closed` last, and nothing after `abandon()`.
 ///
 /// `@unchecked Sendable`: used only on the thread of the simulation.
-final class ObservedConnection: SimulatedConnection, ReplacedConnectionEvents, @unchecked Sendable {
+final class ObservedConnection: SimulatedConnection, ConnectionOverHTTP, HTTPConnectionEvents, @unchecked Sendable {
     let id: ConnectionID
     private(set) var phase = VirtualConnection.Phase.created
     private(set) var messagesSent = 0, bytesSent = 0, messagesReceived = 0, bytesReceived = 0
@@ -99,11 +99,16 @@ final class ObservedConnection: SimulatedConnection, ReplacedConnectionEvents, @
         self.events?.writing(id, paused: paused)
     }
 
+    func answered(_ id: ConnectionID, _ count: Int) {
+        self.check(self.phase == .open || self.phase == .closing, "answered")
+        (self.events as? any HTTPConnectionEvents)?.answered(id, count)
+    }
+
     func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage]) {
         self.check(self.phase == .closing, "unsent")
         self.messagesSent -= messages.count
         self.bytesSent -= messages.reduce(0) { $0 + $1.bytes.count }
-        (self.events as? any ReplacedConnectionEvents)?.unsent(id, messages)
+        (self.events as? any HTTPConnectionEvents)?.unsent(id, messages)
     }
 
     func closed(_ id: ConnectionID, _ reason: CloseReason) {

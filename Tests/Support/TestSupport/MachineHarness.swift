@@ -238,6 +238,7 @@ extension TextHarness {
             let text = self.text(of: result)
             return [text.isEmpty ? "resume \(waiter.rawValue)" : "resume \(waiter.rawValue) \(text)"]
         case .resume(let waiter, .failure(let error)): return ["fail \(waiter.rawValue) \(self.text(of: error))"]
+        case .awaitAnswer(let waiter, let id): return ["await \(waiter.rawValue) \(id)"]
         case .endConsumers(let ids, _): return ids.isEmpty ? [] : ["end \(ids.map { "\($0.rawValue)" }.joined(separator: ","))"]
         case .finish: return ["finish"]
         case .log, .release: return []

@@ -191,7 +191,7 @@ package final class TracedConnection: ConnectionDecorator {
 }
 
 /// Reports what is received on a connection.
-package final class TracedEvents: ReplacedConnectionEvents, PartialMessageEvents {
+package final class TracedEvents: HTTPConnectionEvents, PartialMessageEvents {
     private let events: any WebSocketEvents
     private let trace: ConnectionTrace
 
@@ -220,8 +220,10 @@ package final class TracedEvents: ReplacedConnectionEvents, PartialMessageEvents
 
     package func writing(_ id: ConnectionID, paused: Bool) { self.events.writing(id, paused: paused) }
 
+    package func answered(_ id: ConnectionID, _ count: Int) { (self.events as? any HTTPConnectionEvents)?.answered(id, count) }
+
     package func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage]) {
-        (self.events as? any ReplacedConnectionEvents)?.unsent(id, messages)
+        (self.events as? any HTTPConnectionEvents)?.unsent(id, messages)
     }
 
     package func closed(_ id: ConnectionID, _ reason: CloseReason) {

@@ -2,7 +2,7 @@ import RealtimeSystem
 
 /// A client's connection over HTTP requests, which a driver uses as any other connection. It performs the commands of an
 /// ``HTTPConnectionMachine``.
-package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents, TimerClient {
+package final class HTTPConnection: ConnectionOverHTTP, HTTPExchangeBytesEvents, TimerClient {
     /// Where the requests go, and what they have in common.
     package struct Environment: Sendable {
         /// Header fields that replace those of a request, and a number that increases when they are renewed.
@@ -63,7 +63,7 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
         self.http = environment.http.logged(id, to: environment.log, environment.subsystem)
         let machine = HTTPConnectionMachine(
             rules, refreshesHeaders: environment.headers != nil && environment.refreshesHeaders,
-            passesUnsent: events is any ReplacedConnectionEvents)
+            reportsMessages: events is any HTTPConnectionEvents)
         self.state = Lock(State(machine: machine, events: events))
     }
 
@@ -200,7 +200,8 @@ package final class HTTPConnection: WebSocketConnection, HTTPExchangeBytesEvents
         case .received(let batch): events?.received(self.id, batch)
         case .receivedPart(let byteCount): events?.reportPart(self.id, byteCount: byteCount)
         case .writing(let isPaused): events?.writing(self.id, paused: isPaused)
-        case .unsent(let messages): (events as? any ReplacedConnectionEvents)?.unsent(self.id, messages)
+        case .answered(let count): (events as? any HTTPConnectionEvents)?.answered(self.id, count)
+        case .unsent(let messages): (events as? any HTTPConnectionEvents)?.unsent(self.id, messages)
         case .closed(let reason): events?.closed(self.id, reason)
         }
     }

@@ -19,6 +19,8 @@ package struct HTTPConnectionMachine: Sendable {
         /// A part of a message has arrived, and no message.
         case receivedPart(byteCount: Int)
         case writing(paused: Bool)
+        /// The server has taken the next messages, in their order.
+        case answered(Int)
         case unsent([WebSocketMessage])
         case closed(CloseReason)
     }
@@ -48,7 +50,8 @@ package struct HTTPConnectionMachine: Sendable {
         var redirects = 0
         /// Whether a redirect led to another origin, which receives no credentials.
         var isAtOtherOrigin = false
-        /// Whether a ping is among the messages of the request.
+        /// The number of messages in the request, and whether a ping is among them.
+        var messageCount = 0
         var hasPing = false
         var head: HTTPResponseHead?
         /// The number of bytes of the body that have arrived, in the receiving loop.
@@ -68,7 +71,7 @@ package struct HTTPConnectionMachine: Sendable {
         func repeated(as id: ExchangeID, now: Instant) -> Exchange {
             Exchange(
                 id: id, request: self.request, started: now, isRepeated: self.isRepeated, redirectedFrom: self.redirectedFrom,
-                redirects: self.redirects, isAtOtherOrigin: self.isAtOtherOrigin, hasPing: self.hasPing)
+                redirects: self.redirects, isAtOtherOrigin: self.isAtOtherOrigin, messageCount: self.messageCount, hasPing: self.hasPing)
         }
 
         /// The time for the head, or for the answer to messages: that of the transport for silence, which has a text of its own, and some for
@@ -150,7 +153,7 @@ package struct HTTPConnectionMachine: Sendable {
 
     private var rules: any HTTPConnectionRules
     private let refreshesHeaders: Bool
-    private let passesUnsent: Bool
+    private let reportsMessages: Bool
     private var state = State.idle
     private var receiving = Receiving.none
     private var sending = Sending.none
@@ -186,14 +189,15 @@ package struct HTTPConnectionMachine: Sendable {
     /// - Parameters:
     ///   - rules: The rules of the protocol.
     ///   - refreshesHeaders: Whether a request is repeated once with fresh header fields after a response with the status 401.
-    ///   - passesUnsent: Whether the owner takes the messages that aren't sent yet when another connection replaces this one.
+    ///   - reportsMessages: Whether the owner is told how many messages the server has taken, and takes those that aren't sent yet when another
+    ///     connection replaces this one.
     ///   - backlogBytes: The number of bytes that may wait to be sent.
     package init(
-        _ rules: some HTTPConnectionRules, refreshesHeaders: Bool = false, passesUnsent: Bool = false,
+        _ rules: some HTTPConnectionRules, refreshesHeaders: Bool = false, reportsMessages: Bool = false,
         backlogBytes: Int = OutputGauge.clientLimit
     ) {
         self.rules = rules
-        (self.refreshesHeaders, self.passesUnsent) = (refreshesHeaders, passesUnsent)
+        (self.refreshesHeaders, self.reportsMessages) = (refreshesHeaders, reportsMessages)
         self.gauge = OutputGauge(limit: backlogBytes)
     }
 
@@ -341,7 +345,7 @@ package struct HTTPConnectionMachine: Sendable {
 
     /// A server doesn't wait for the requests that much output needs.
     private mutating func takeUnsent() -> [Command] {
-        if !self.passesUnsent || self.output.isEmpty { return [] }
+        if !self.reportsMessages || self.output.isEmpty { return [] }
         defer { self.output = [] }
         self.gauge.remove(self.output.reduce(0) { $0 + $1.bytes.count })
         return [.unsent(Array(self.output))]
@@ -630,7 +634,7 @@ package struct HTTPConnectionMachine: Sendable {
         case .reject: return self.endRejected(exchange, response)
         }
         self.gauge.remove(bytes)
-        var commands: [Command] = []
+        var commands: [Command] = self.reportsMessages ? [.answered(exchange.messageCount)] : []
         // The peer has answered, which is what a ping asks for.
         if exchange.hasPing {
             var batch = MessageBatch()
@@ -702,6 +706,7 @@ package struct HTTPConnectionMachine: Sendable {
         let (request, count) = self.rules.sendingRequest(self.output)
         let bytes = self.output.prefix(count).reduce(0) { $0 + $1.bytes.count }
         var exchange = self.exchange(request, now: now)
+        exchange.messageCount = count
         exchange.hasPing = self.output.prefix(count).contains { $0.kind == .ping }
         self.output.removeFirst(count)
         if self.output.isEmpty { self.output = [] }

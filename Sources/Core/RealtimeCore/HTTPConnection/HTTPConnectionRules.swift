@@ -95,7 +95,7 @@ package enum HTTPClosing: Sendable {
     case request(HTTPRequest)
     /// The session goes on over another connection: nothing tells the server about the end, and the response that the receiving loop
     /// waits for is still received, also while the owner has paused reading. If nothing of it arrives within the limit, the connection ends
-    /// with an error. The messages that aren't sent yet are passed to ``ReplacedConnectionEvents/unsent(_:_:)``, if the owner has it.
+    /// with an error. The messages that aren't sent yet are passed to ``HTTPConnectionEvents/unsent(_:_:)``, if the owner has it.
     case finishReceiving(limit: Duration = HTTPConnectionMachine.closeTimeout)
 }
 

@@ -7,7 +7,7 @@ public import RealtimeSystem
 /// no task. A connection retains the driver until it has ended, so the owner, such as a client, must call ``shutDown()`` when it is
 /// released.
 @usableFromInline
-package final class SessionDriver<Machine: SessionMachine>: ReplacedConnectionEvents, PartialMessageEvents, TimerClient, EventSource,
+package final class SessionDriver<Machine: SessionMachine>: HTTPConnectionEvents, PartialMessageEvents, TimerClient, EventSource,
     StandstillObserver
 {
     /// The environment of a driver. Several drivers may share it.
@@ -422,6 +422,12 @@ package final class SessionDriver<Machine: SessionMachine>: ReplacedConnectionEv
         }
     }
 
+    package func answered(_ id: ConnectionID, _ count: Int) {
+        self.run { state, _ in
+            for waiter in state.connections.unanswered.answered(count, on: id) { state.machine.answered(waiter, &state.effects) }
+        }
+    }
+
     package func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage]) {
         self.run { state, now in
             state.connections.discount(messages)
@@ -580,7 +586,7 @@ package final class SessionDriver<Machine: SessionMachine>: ReplacedConnectionEv
     private func finishStep(_ state: inout State, reading id: ConnectionID?, _ now: Instant, _ actions: inout ActionsAfterUnlock) {
         if !state.effects.deliveries.isEmpty { self.deliver(&state, reading: id, now, &actions) }
         state.effects.routes.removeRetired()
-        if !state.effects.commands.isEmpty { self.run(commandsOf: &state, now, &actions) }
+        while !state.effects.commands.isEmpty { self.run(commandsOf: &state, now, &actions) }
         self.updateTimer(&state, now)
     }
 
@@ -626,6 +632,7 @@ package final class SessionDriver<Machine: SessionMachine>: ReplacedConnectionEv
             case .open(let id, let request):
                 let connection = self.dependencies.connect(request, id, self, self)
                 state.connections[id] = connection
+                if connection.undecorated is any ConnectionOverHTTP { state.connections.unanswered.add(id) }
                 actions.add(.open(connection))
             case .send(let id, let message):
                 if let connection = state.connections.enqueue(message, on: id) { actions.flush(connection) }
@@ -644,6 +651,9 @@ package final class SessionDriver<Machine: SessionMachine>: ReplacedConnectionEv
                 if isPaused { self.pauseReading(id, &state, now) } else { self.resumeReading([id], &state, now, &actions) }
             case .resume(let id, let result):
                 actions.resume(state.takeWaiter(id)?.fulfill(result))
+            case .awaitAnswer(let waiter, let id):
+                guard state.waiters[waiter.rawValue] != nil, !state.connections.unanswered.addWaiter(waiter, on: id) else { continue }
+                state.machine.answered(waiter, &state.effects)
             case .endConsumers(let ids, let reason):
                 for id in ids { self.end(id, reason, &state, now, &actions) }
             case .finish(let reason):
@@ -746,13 +756,17 @@ struct OpenConnections: Sendable {
     private var connections = SmallDictionary<ConnectionID, any WebSocketConnection>()
     private(set) var messagesSent = 0
     private(set) var bytesSent = 0
+    var unanswered = UnansweredMessages()
 
     subscript(id: ConnectionID) -> (any WebSocketConnection)? {
         get { self.connections[id] }
         set { self.connections[id] = newValue }
     }
 
-    mutating func remove(_ id: ConnectionID) -> (any WebSocketConnection)? { self.connections.removeValue(forKey: id) }
+    mutating func remove(_ id: ConnectionID) -> (any WebSocketConnection)? {
+        self.unanswered.remove(id)
+        return self.connections.removeValue(forKey: id)
+    }
 
     /// Forgets that messages were sent, which follow on another connection.
     mutating func discount(_ messages: [WebSocketMessage]) {
@@ -775,6 +789,7 @@ struct OpenConnections: Sendable {
         guard let connection = self.connections[id] else { return nil }
         self.messagesSent += 1
         self.bytesSent += message.bytes.count
+        self.unanswered.sent(on: id)
         connection.enqueue(message)
         return connection
     }

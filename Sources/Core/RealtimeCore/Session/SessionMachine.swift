@@ -35,6 +35,10 @@ package struct Effects<Machine: SessionMachine>: Sendable {
         case cancel(WorkID)
         /// Return a result to a waiting caller.
         case resume(WaiterID, Result<Machine.WaiterResult, Machine.Failure>)
+        /// Call ``SessionMachine/answered(_:_:)`` when the server has taken everything that was sent so far on a connection over HTTP.
+        ///
+        /// The machine itself resumes the caller when the connection ends before that.
+        case awaitAnswer(WaiterID, on: ConnectionID)
         /// Finish the sequences of these consumers.
         case endConsumers([ConsumerID], EndReason)
         /// The connection has ended until the next `start`: finish the sequences of all consumers with the lifetime of the connection.
@@ -150,6 +154,8 @@ package protocol SessionMachine: Sendable {
     /// A consumer that pauses reading has fallen far behind and doesn't catch up, while someone waits for the peer: perhaps the task that
     /// should read it. Does nothing by default.
     mutating func overflowed(_ consumer: ConsumerID, now: Instant, _ effects: inout Effects<Self>)
+    /// The server has taken the messages for which a caller waits; see ``Effects/Command/awaitAnswer(_:on:)``. Does nothing by default.
+    mutating func answered(_ waiter: WaiterID, _ effects: inout Effects<Self>)
     mutating func closed(_ id: ConnectionID, _ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>)
     /// Work reports an intermediate result. Does nothing by default.
     mutating func workProgressed(_ id: WorkID, _ progress: WorkProgress, now: Instant, _ effects: inout Effects<Self>)
@@ -187,6 +193,7 @@ extension SessionMachine {
     package mutating func release(now: Instant, _ effects: inout Effects<Self>) { self.stop(now: now, &effects) }
     package mutating func writing(_ id: ConnectionID, paused: Bool, now: Instant, _ effects: inout Effects<Self>) {}
     package mutating func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage], now: Instant, _ effects: inout Effects<Self>) {}
+    package mutating func answered(_ waiter: WaiterID, _ effects: inout Effects<Self>) {}
     package mutating func overflowed(_ consumer: ConsumerID, now: Instant, _ effects: inout Effects<Self>) {}
     package mutating func workProgressed(_ id: WorkID, _ progress: WorkProgress, now: Instant, _ effects: inout Effects<Self>) {}
     package var inactivity: String? { nil }

@@ -331,8 +331,14 @@ extension WebSocketEvents {
     }
 }
 
-/// The events of a connection that another one may replace.
-package protocol ReplacedConnectionEvents: WebSocketEvents {
+/// A connection whose messages are sent in HTTP requests. It has the events of ``HTTPConnectionEvents``.
+package protocol ConnectionOverHTTP: WebSocketConnection {}
+
+/// The further events of a connection over HTTP requests.
+package protocol HTTPConnectionEvents: WebSocketEvents {
+    /// The server has answered the request with the next messages that the connection had accepted, in their order, and has taken them.
+    func answered(_ id: ConnectionID, _ count: Int)
+
     /// The connection is being closed because another one replaces it, which sends the messages that this one has accepted and not sent.
     /// Called before ``WebSocketEvents/closed(_:_:)``, on the same thread as the other events.
     func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage])

@@ -68,7 +68,8 @@ extension PrimusConnection {
 
     /// Sends a message.
     ///
-    /// The call returns when the connection has taken the message. Without a connection, and while the server reads slowly, the message waits in
+    /// The call returns when the WebSocket has taken the message or, over polling and streaming, when the server has: then, calls one after another
+    /// each wait for an answer, and ``enqueue(_:)`` waits for none. Without a connection, and while the server reads slowly, the message waits in
     /// the queue; see ``PrimusConfiguration/queue``. Messages keep their order.
     ///
     /// - Parameters:
@@ -77,13 +78,14 @@ extension PrimusConnection {
     /// - Throws: ``PrimusError/Code/encodingFailed``, ``PrimusError/Code/messageTooLarge``, ``PrimusError/Code/notOpen`` if the client is closed
     ///   or, with ``PrimusWriteMode/failIfNotOpen``, isn't open, ``PrimusError/Code/queueFull``, ``PrimusError/Code/dropped``,
     ///   ``PrimusError/Code/vetoed`` and ``PrimusError/Code/transformFailed`` of a transform, the reason if the client is closed while the message
-    ///   waits or, with ``PrimusWriteMode/failIfNotOpen``, the connection is lost then, and ``PrimusError/Code/cancelled`` immediately when the
-    ///   task is cancelled: the message isn't sent then.
+    ///   waits or, with ``PrimusWriteMode/failIfNotOpen``, the connection is lost then, the reason if the connection ends before the server has
+    ///   answered the request with the message, and ``PrimusError/Code/cancelled`` immediately when the task is cancelled: the message isn't
+    ///   sent then, unless its request is on the way.
     public func write(_ value: some Encodable & Sendable, ifNotOpen mode: PrimusWriteMode = .queue) async throws(PrimusError) {
         if Task.isCancelled { throw .cancelled }
         if self.driver.read({ $0.mayTransformOutgoing }) { return try await self.transform(Self.tree(value), mode) }
         let content = try self.encoded(value)
-        if try self.driver.sendNow(content) { return }
+        if try self.driver.sendNow(content, awaitsAnswer: true) { return }
         _ = try await self.driver.awaitResult(awaitsPeer: false) { session, waiter, now, effects in
             session.write(content, mode, waiter, now: now, &effects)
         }
@@ -94,7 +96,7 @@ extension PrimusConnection {
         if Task.isCancelled { throw .cancelled }
         if self.driver.read({ $0.mayTransformOutgoing }) { return try await self.transform(value, mode) }
         let content = try self.encoded(value)
-        if try self.driver.sendNow(content) { return }
+        if try self.driver.sendNow(content, awaitsAnswer: true) { return }
         _ = try await self.driver.awaitResult(awaitsPeer: false) { session, waiter, now, effects in
             session.write(content, mode, waiter, now: now, &effects)
         }
@@ -130,7 +132,7 @@ extension PrimusConnection {
     }
 
     private func enqueue(_ content: PrimusContent) throws(PrimusError) -> Bool {
-        if try self.driver.sendNow(content) { return true }
+        if try self.driver.sendNow(content, awaitsAnswer: false) { return true }
         var failure: PrimusError?
         self.driver.step { session, now, effects in failure = session.write(content, .queue, now: now, &effects) }
         if let failure { throw failure }
@@ -183,12 +185,13 @@ extension PrimusConnection {
 extension SessionDriver<PrimusSession> {
     /// Sends a packet, if nothing else must happen first.
     ///
+    /// - Parameter awaitsAnswer: Whether the caller waits until the server has taken the packet, if the connection tells that.
     /// - Returns: Whether it was sent.
-    package func sendNow(_ content: PrimusContent) throws(PrimusError) -> Bool {
+    package func sendNow(_ content: PrimusContent, awaitsAnswer: Bool) throws(PrimusError) -> Bool {
         guard case .packet(let packet, let coding) = content else { return false }
         var isSent = false
         try self.send { session throws(PrimusError) in
-            let direct = try session.direct(packet, coding, now: self.now)
+            let direct = try session.direct(packet, coding, awaitsAnswer: awaitsAnswer, now: self.now)
             isSent = direct != nil
             return direct
         }

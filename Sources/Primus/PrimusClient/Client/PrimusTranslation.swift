@@ -129,7 +129,7 @@ final class PrimusTranslatedConnection: ConnectionDecorator {
 }
 
 /// The receiver of a connection's events, which passes them on with translated messages.
-final class PrimusTranslatedEvents: ReplacedConnectionEvents, PartialMessageEvents {
+final class PrimusTranslatedEvents: HTTPConnectionEvents, PartialMessageEvents {
     private let events: any WebSocketEvents
     private let translation: PrimusTranslation
     private let reportUnreadable: @Sendable (ConnectionID, WebSocketMessage, any Error) -> Void
@@ -162,9 +162,11 @@ final class PrimusTranslatedEvents: ReplacedConnectionEvents, PartialMessageEven
 
     func writing(_ id: ConnectionID, paused: Bool) { self.events.writing(id, paused: paused) }
 
+    func answered(_ id: ConnectionID, _ count: Int) { (self.events as? any HTTPConnectionEvents)?.answered(id, count) }
+
     /// The messages of Primus in the encoding of the application are encoded in the same way again.
     func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage]) {
-        (self.events as? any ReplacedConnectionEvents)?.unsent(id, messages)
+        (self.events as? any HTTPConnectionEvents)?.unsent(id, messages)
     }
 
     func closed(_ id: ConnectionID, _ reason: CloseReason) { self.events.closed(id, reason) }

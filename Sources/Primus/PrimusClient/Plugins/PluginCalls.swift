@@ -157,7 +157,7 @@ struct PluginCalls: Sendable {
         }
         // Usually, nothing waits. Another asynchronous call would cost as much as the sending itself.
         let content = PrimusContent.packet(message, coding)
-        if try self.driver.sendNow(content) { return }
+        if try self.driver.sendNow(content, awaitsAnswer: true) { return }
         _ = try await self.driver.awaitResult(awaitsPeer: false) { session, waiter, now, effects in
             session.write(content, .queue, waiter, now: now, &effects)
         }

@@ -78,6 +78,7 @@ extension PrimusSession {
     package mutating func cancelled(_ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>) {
         self.openCallers.remove(waiter)
         self.writingCallers.remove(waiter)
+        self.answerCallers.remove(waiter)
         self.sparkIDCallers.remove(waiter)
         self.transformCallers.remove(waiter)
         if let position = self.queue.remove(waiter) { self.removedFromQueue(at: position) }

@@ -132,6 +132,8 @@ extension PrimusSession {
         for message in moving.unsent { effects.commands.append(.send(id, message)) }
         for message in moving.held { self.send(message, on: id, now: now, &effects) }
         effects.log(.info, "connection \(id): the session has moved from polling to a WebSocket")
+        // The server has taken the messages of these callers, or they have followed on the WebSocket, which doesn't tell.
+        self.answerCallers.resumeAll(.success(.none), &effects)
         if self.drain != nil { return self.continueDraining(now: now, &effects) }
         self.publish(.transport(.webSockets), &effects)
         self.resumeWriting(on: id, now: now, &effects)

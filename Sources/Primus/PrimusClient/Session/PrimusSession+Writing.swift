@@ -14,11 +14,13 @@ extension PrimusSession {
 
     /// Returns the message of a packet that can be sent now, on the fast path without effects.
     ///
+    /// - Parameter awaitsAnswer: Whether the caller waits until the server has taken the message, if the connection tells that.
     /// - Returns: The connection and the message; `nil` if the packet must take the other path.
     /// - Throws: ``PrimusError/Code/messageTooLarge``.
     package mutating func direct(
-        _ packet: WebSocketMessage, _ coding: PrimusCoding, now: Instant
+        _ packet: WebSocketMessage, _ coding: PrimusCoding, awaitsAnswer: Bool, now: Instant
     ) throws(PrimusError) -> (ConnectionID, WebSocketMessage)? {
+        if awaitsAnswer, self.isOverHTTP { return nil }
         guard let id = self.writableConnection, !self.sendsWithEffects, !self.mayTransformOutgoing, coding == self.coding else {
             return nil
         }
@@ -73,7 +75,7 @@ extension PrimusSession {
         if let id = self.writableConnection {
             do throws(PrimusError) {
                 try self.send(content, on: id, now: now, &effects)
-                if let waiter { effects.resume(waiter, .success(.none)) }
+                if let waiter { self.sent(for: waiter, on: id, &effects) }
                 return nil
             } catch {
                 return error
@@ -153,6 +155,21 @@ extension PrimusSession {
         return message.bytes.count
     }
 
+    /// Whether messages are sent in requests, whose answers tell what the server has taken.
+    private var isOverHTTP: Bool { self.attempt.connectionKind.transport != .webSockets }
+
+    /// The message of a caller is sent. Over HTTP, the caller waits until the server has taken it.
+    private mutating func sent(for waiter: WaiterID, on id: ConnectionID, _ effects: inout Effects<Self>) {
+        // A client that was ended doesn't wait for its connection.
+        guard self.isOverHTTP, self.drain == nil else { return effects.resume(waiter, .success(.none)) }
+        self.answerCallers.insert(waiter)
+        effects.commands.append(.awaitAnswer(waiter, on: id))
+    }
+
+    package mutating func answered(_ waiter: WaiterID, _ effects: inout Effects<Self>) {
+        if self.answerCallers.remove(waiter) { effects.resume(waiter, .success(.none)) }
+    }
+
     private func packet(_ content: PrimusContent) throws(PrimusError) -> WebSocketMessage {
         let coding = self.coding ?? .json
         do {
@@ -200,7 +217,7 @@ extension PrimusSession {
     mutating func send(_ entry: PrimusWriteQueue.Entry, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) -> Int {
         do throws(PrimusError) {
             let size = try self.send(entry.content, on: id, now: now, &effects)
-            if let waiter = entry.waiter { effects.resume(waiter, .success(.none)) }
+            if let waiter = entry.waiter { self.sent(for: waiter, on: id, &effects) }
             return size
         } catch {
             if let waiter = entry.waiter {

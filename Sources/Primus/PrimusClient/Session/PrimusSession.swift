@@ -239,6 +239,8 @@ package struct PrimusSession: ConfigurableSession {
     var endCallers = WaitingCalls()
     /// The callers that wait until the server reads faster.
     var writingCallers = WaitingCalls()
+    /// The callers whose message was sent over HTTP, and that wait for the server to take it.
+    var answerCallers = WaitingCalls()
 
     package var plugins: PrimusPluginState
 
@@ -294,8 +296,9 @@ package struct PrimusSession: ConfigurableSession {
     }
 
     package var waiterCount: Int {
-        self.openCallers.count + self.endCallers.count + self.writingCallers.count + self.sparkIDCallers.count
-            + self.transformCallers.count + self.queue.waiterCount + (self.drain?.queue.waiterCount ?? 0) + self.plugins.waiterCount
+        self.openCallers.count + self.endCallers.count + self.writingCallers.count + self.answerCallers.count
+            + self.sparkIDCallers.count + self.transformCallers.count + self.queue.waiterCount + (self.drain?.queue.waiterCount ?? 0)
+            + self.plugins.waiterCount
     }
 
     /// The number of messages that wait for a connection.
@@ -389,6 +392,7 @@ package struct PrimusSession: ConfigurableSession {
         guard var drain = self.drain.take() else { return }
         self.attempt.credentials = nil
         self.transformCallers.resumeAll(.failure(error), &effects)
+        self.answerCallers.resumeAll(.failure(error), &effects)
         drain.queue.failBound(error, &effects)
         drain.queue.failWaiting(error, &effects)
         self.queue.prepend(&drain.queue)
@@ -716,6 +720,8 @@ package struct PrimusSession: ConfigurableSession {
         (self.serverCloseDeadline, self.attempt.detectionDeadline, self.attempt.questionDeadline) = (nil, nil, nil)
         (self.sparkID, self.sparkIDRequestedAt, self.pingSentAt) = (nil, nil, nil)
         self.sparkIDCallers.resumeAll(.failure(failure), &effects)
+        // What a client that was ended has written before is still sent.
+        if self.drain == nil { self.answerCallers.resumeAll(.failure(failure), &effects) }
         self.pluginsLost(failure, isFinal: next == .never, &effects)
         self.queue.failBound(failure, &effects)
         self.failBoundTransforms(failure, &effects)

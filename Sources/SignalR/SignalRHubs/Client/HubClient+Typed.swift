@@ -43,7 +43,8 @@ extension HubClient {
 
     /// Calls a method without waiting for its end. The server reports neither a result nor an error.
     ///
-    /// If much output waits for a server that reads slowly, the call waits until the server has caught up.
+    /// If much output waits for a server that reads slowly, the call waits until the server has caught up. With long polling and Server-Sent
+    /// Events, it also waits until the server has answered the request with the message, so calls one after another each wait for an answer.
     ///
     /// - Parameters:
     ///   - target: The name of the method.

@@ -428,9 +428,9 @@ public final class HubClient: Sendable {
         return payload
     }
 
-    /// Calls a method without waiting for its end.
+    /// Calls a method without waiting for its end. Over HTTP, waits until the server has taken the call.
     ///
-    /// - Throws: ``HubError/Code/notConnected``. If much output waits for a server that reads slowly, the call waits, and throws the
+    /// - Throws: ``HubError/Code/notConnected``. If much output waits for a server that reads slowly, the call waits. While it waits, it throws the
     ///   reason if the connection is lost or stopped, or if the task is cancelled.
     package func send(_ target: String, _ arguments: HubPayload, streams: [HubUpload] = []) async throws(HubError) {
         if target.isEmpty { throw .emptyName }
@@ -438,12 +438,8 @@ public final class HubClient: Sendable {
             let invocation = HubInvocation(id: nil, target: target, arguments: arguments)
             return try await self.driver.sendWhenPossible(HubMessageWriter.message(.invocation(invocation), self.coder.format))
         }
-        try await self.driver.sendWhenPossible { () throws(HubError) in
-            var result = Result<Bool, HubError>.success(true)
-            self.driver.step { session, now, effects in
-                result = Result { () throws(HubError) in try session.send(target, arguments, streams, now: now, &effects) }
-            }
-            return try result.get()
+        try await self.driver.sendAwaitingAnswer { session, now, effects throws(HubError) in
+            try session.send(target, arguments, streams, now: now, &effects)
         }
     }
 

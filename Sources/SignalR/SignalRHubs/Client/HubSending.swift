@@ -21,10 +21,44 @@ extension SessionDriver<HubSession> {
         }
     }
 
-    /// Sends a message to which the server doesn't respond, as soon as the server has read enough of what was sent before.
+    /// Sends a message to which the server doesn't respond, as soon as the server has read enough of what was sent before. Over HTTP, waits until
+    /// the server has taken it.
     @inline(__always)  // An asynchronous function that isn't inlined switches the task.
     func sendWhenPossible(_ message: WebSocketMessage) async throws(HubError) {
-        try await self.sendWhenPossible(message) { session, now throws(HubError) in try session.connectionForSending(now: now) }
+        if Task.isCancelled { throw .cancelled }
+        // Usually, it is a WebSocket, and nothing waits. Another asynchronous call would cost as much as the sending itself.
+        let isSent = try self.sendIfPossible(message) { session, now throws(HubError) in
+            session.isOverHTTP ? nil : try session.connectionForSending(now: now)
+        }
+        if isSent { return }
+        try await self.sendAwaitingAnswer { session, now, effects throws(HubError) in
+            guard let id = try session.connectionForSending(now: now) else { return nil }
+            session.sendCounted(message, on: id, &effects)
+            return id
+        }
+    }
+
+    /// Sends a message to which the server doesn't respond, as soon as the server has read enough of what was sent before, and waits until the server
+    /// has taken it, if the connection tells that.
+    ///
+    /// - Parameter send: Sends the message.
+    /// - Returns: The connection of the message; `nil` if much output waits.
+    func sendAwaitingAnswer(
+        _ send: (inout HubSession, Instant, inout Effects<HubSession>) throws(HubError) -> ConnectionID?
+    ) async throws(HubError) {
+        var isSent = false
+        while !isSent {
+            if Task.isCancelled { throw .cancelled }
+            _ = try await self.awaitResult(awaitsPeer: false) { session, waiter, now, effects in
+                do throws(HubError) {
+                    guard let id = try send(&session, now, &effects) else { return session.awaitWriting(waiter, &effects) }
+                    isSent = true
+                    session.awaitAnswer(waiter, on: id, &effects)
+                } catch {
+                    effects.resume(waiter, .failure(error))
+                }
+            }
+        }
     }
 
     /// Sends a message to which the server doesn't respond, as soon as the server has read enough of what was sent before.
@@ -34,7 +68,6 @@ extension SessionDriver<HubSession> {
     func sendWhenPossible(
         _ message: WebSocketMessage, on connection: (inout HubSession, Instant) throws(HubError) -> ConnectionID?
     ) async throws(HubError) {
-        // Usually, nothing waits. Another asynchronous call would cost as much as the sending itself.
         if Task.isCancelled { throw .cancelled }
         if try self.sendIfPossible(message, on: connection) { return }
         try await self.sendWhenPossible { () throws(HubError) in try self.sendIfPossible(message, on: connection) }

@@ -121,14 +121,14 @@ extension HubSession {
 
     /// Invokes a method without waiting for its end.
     ///
-    /// - Returns: `false` if much output waits. Try again after ``awaitWriting(_:_:)``.
+    /// - Returns: The connection; `nil` if much output waits. Try again after ``awaitWriting(_:_:)``.
     /// - Throws: ``HubError/Code/notConnected``.
     package mutating func send(
         _ target: String, _ arguments: HubPayload, _ streams: [HubUpload], now: Instant, _ effects: inout Effects<Self>
-    ) throws(HubError) -> Bool {
-        guard let connection = try self.connectionForSending(now: now) else { return false }
+    ) throws(HubError) -> ConnectionID? {
+        guard let connection = try self.connectionForSending(now: now) else { return nil }
         _ = self.write(nil, target, arguments, streams, on: connection, now: now, &effects)
-        return true
+        return connection
     }
 
     /// Returns the connection on which the caller sends a message now, without waiting for an answer.
@@ -150,6 +150,20 @@ extension HubSession {
         } else {
             effects.resume(waiter, .success(.none))
         }
+    }
+
+    /// Whether messages are sent in requests, whose answers tell what the server has taken.
+    package var isOverHTTP: Bool { self.attempt.transport != .webSockets }
+
+    /// Waits until the server has taken what was sent on a connection over HTTP.
+    package mutating func awaitAnswer(_ waiter: WaiterID, on id: ConnectionID, _ effects: inout Effects<Self>) {
+        guard id == self.connection.established else { return effects.resume(waiter, .failure(self.notConnected)) }
+        self.answerCallers.insert(waiter)
+        effects.commands.append(.awaitAnswer(waiter, on: id))
+    }
+
+    package mutating func answered(_ waiter: WaiterID, _ effects: inout Effects<Self>) {
+        if self.answerCallers.remove(waiter) { effects.resume(waiter, .success(.none)) }
     }
 
     package mutating func writing(_ id: ConnectionID, paused: Bool, now: Instant, _ effects: inout Effects<Self>) {
@@ -279,7 +293,8 @@ extension HubSession {
         let calls = self.calls.entries
         (self.calls, self.uploads) = (SequentialTable(), [:])
         for (_, call) in calls { self.finish(call, .failure(error), &effects) }
-        for waiter in self.writingCallers.takeAll() { effects.resume(waiter, .failure(error)) }
+        self.writingCallers.resumeAll(.failure(error), &effects)
+        self.answerCallers.resumeAll(.failure(error), &effects)
     }
 
     // MARK: Streams to the server

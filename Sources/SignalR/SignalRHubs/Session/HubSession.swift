@@ -190,6 +190,8 @@ package struct HubSession: ConfigurableSession {
     var endCallers = WaitingCalls()
     /// The callers that wait until the server reads faster.
     var writingCallers = WaitingCalls()
+    /// The callers whose message was sent over HTTP, and that wait for the server to take it.
+    var answerCallers = WaitingCalls()
 
     package private(set) var lastUpdate: UInt64 = 0
     /// The number of the newest update that is one of the life of a connection; see ``HubUpdate/concernsLife``.
@@ -232,7 +234,8 @@ package struct HubSession: ConfigurableSession {
     }
 
     package var waiterCount: Int {
-        self.callers.count + self.writingCallers.count + (self.refresh?.callers.count ?? 0) + (self.startCaller == nil ? 0 : 1)
+        self.callers.count + self.writingCallers.count + self.answerCallers.count + (self.refresh?.callers.count ?? 0)
+            + (self.startCaller == nil ? 0 : 1)
             + self.connectionCallers.count + self.endCallers.count + self.tokenCallers.count
     }
 
@@ -244,8 +247,8 @@ package struct HubSession: ConfigurableSession {
 
     /// Whether no caller waits for the server, and no stream is sent to it.
     private var hasNoCalls: Bool {
-        self.callCount == 0 && self.callers.isEmpty && self.writingCallers.isEmpty && self.refresh == nil && self.works.isEmpty
-            && self.tokenCallers.isEmpty
+        self.callCount == 0 && self.callers.isEmpty && self.writingCallers.isEmpty && self.answerCallers.isEmpty && self.refresh == nil
+            && self.works.isEmpty && self.tokenCallers.isEmpty
     }
 
     package var inactivity: String? {
@@ -593,6 +596,7 @@ package struct HubSession: ConfigurableSession {
         } else {
             self.connectionCallers.remove(waiter)
             self.writingCallers.remove(waiter)
+            self.answerCallers.remove(waiter)
             self.tokenCallers.remove(waiter)
             self.cancelRefresh(for: waiter, &effects)
             // In the same step: another task that runs the client afterwards starts it again.
