@@ -8,11 +8,27 @@ package struct SimulationReport: Sendable {
     package var failures: [String] = []
     /// The seeds of the violations.
     package var failedSeeds: [UInt64] = []
-    /// The counts of all runs, so that a test can check that the runs exercise what they check.
-    package var counts: [String: Int] = [:]
+    /// The sums of the counts of all runs, and of their squares.
+    package private(set) var counts: [String: Int] = [:]
+    private var squares: [String: Double] = [:]
 
-    /// The counts of an average run.
-    package func average(_ name: String) -> Double { Double(self.counts[name] ?? 0) / Double(max(1, self.runs)) }
+    fileprivate mutating func add(_ counts: [String: Int]) {
+        self.runs += 1
+        for (name, count) in counts {
+            self.counts[name, default: 0] += count
+            self.squares[name, default: 0] += Double(count) * Double(count)
+        }
+    }
+
+    /// Returns whether the runs exercise what they check: whether a count is above a limit in an average run.
+    ///
+    /// The seeds differ each time. An average that misses the limit by less than five standard errors may do so by chance.
+    package func exercises(_ name: String, moreThan limit: Double) -> Bool {
+        let runs = Double(max(1, self.runs))
+        let average = Double(self.counts[name] ?? 0) / runs
+        let variance = max(0, (self.squares[name] ?? 0) / runs - average * average)
+        return average + 5 * (variance / runs).squareRoot() > limit
+    }
 }
 
 /// Runs a simulation with consecutive seeds, and stops after five failures.
@@ -66,9 +82,8 @@ package func simulate(
             if report.failures.count == 5 { break }
             let simulation = Simulation(seed: seed, isTracing: chosenSeed != nil)
             let counts = run(simulation, body)
-            report.runs += 1
+            report.add(counts)
             report.steps += simulation.steps
-            report.counts.merge(counts) { $0 + $1 }
             for line in simulation.trace { print(line) }
             var failure: String?
             if let violation = simulation.violation {
