@@ -19,12 +19,17 @@ let settings: [SwiftSetting] =
         .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
     ] + strict
 
-/// Each target of tests is compiled as a whole, without debug information: macros, which take most of the time, are expanded once instead of three
-/// times, and a test names the line that fails. While you work on tests, set the environment variable `REALTIME_DEBUG_TESTS`: only the files that
+/// Each target of tests is compiled as a whole, without debug information, and the compiler doesn't check its own output: macros, which take most of
+/// the time, are expanded once instead of three times, and a test names the line that fails. While you work on tests, set the environment variable `REALTIME_DEBUG_TESTS`: only the files that
 /// have changed are compiled, and breakpoints can be set.
 let testSettings: [SwiftSetting] =
     Context.environment["REALTIME_DEBUG_TESTS"] == nil
-    ? [.unsafeFlags(["-wmo", "-no-emit-module-separately-wmo", "-num-threads", "2", "-disable-batch-mode", "-Xfrontend", "-gnone"])] : []
+    ? [
+        .unsafeFlags([
+            "-wmo", "-no-emit-module-separately-wmo", "-num-threads", "2", "-disable-batch-mode", "-Xfrontend", "-gnone", "-Xfrontend",
+            "-disable-llvm-verify",
+        ])
+    ] : []
 
 /// A library in the folder of its layer.
 func library(_ name: String, in folder: String, _ dependencies: [Target.Dependency] = []) -> Target {
