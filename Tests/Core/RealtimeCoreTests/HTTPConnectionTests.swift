@@ -771,6 +771,28 @@ private struct LineRules: HTTPConnectionRules {
         expect(rejecting.events.answers.all.isEmpty)
     }
 
+    @Test(arguments: [200, 404, nil] as [Int?], [false, true])
+    func `the answer to messages follows the end by the server, for a second at most`(status: Int?, closes: Bool) async throws {
+        let fixture = try await Fixture.open(isStream: true)
+        fixture.send("a")
+        fixture.connection.enqueue(.text("b"))
+        if closes { fixture.connection.close(.normal, reason: "") }
+        fixture.receiver.end()
+        // Isn't sent any more.
+        fixture.send("c")
+        expectEqual(fixture.events.all.all, ["opened 200"])
+        if let status {
+            fixture.server.sending.all[0].respond(HTTPResponse(status: status))
+        } else {
+            fixture.clock.advance(by: .milliseconds(999))
+            expectEqual(fixture.events.all.all, ["opened 200"])
+            fixture.clock.advance(by: .milliseconds(1))
+        }
+        expectEqual(fixture.events.all.all, ["opened 200", "closed by peer 1005 "])
+        expectEqual(fixture.events.answers.all, status == 200 ? [1] : [])
+        expect(fixture.server.requests.all == ["GET", "POST a"] && fixture.clock.untilNextDeadline == nil)
+    }
+
     @Test func `closing doesn't wait longer than five seconds`() async throws {
         let fixture = try await Fixture.open(isStream: true)
         fixture.connection.close(.normal, reason: "")

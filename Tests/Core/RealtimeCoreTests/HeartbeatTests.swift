@@ -129,4 +129,20 @@ import Testing
         expectEqual(checked.timeout(now: at(529)), .sendPing)
         expectEqual(checked.timeout(now: at(530)), .declareDead)
     }
+
+    @Test func `answers to pings beside a stream count for four times the limit`() {
+        let start = Instant(nanoseconds: 0)
+        func at(_ seconds: Int) -> Instant { start.advanced(by: .seconds(seconds)) }
+        let policy = HeartbeatPolicy(deadAfterSilence: .seconds(30))
+        func deadline(after second: Int = 0, _ begin: (inout Heartbeat) -> Void) -> Instant? {
+            var heartbeat = Heartbeat(policy, now: start)
+            begin(&heartbeat)
+            for second in stride(from: second + 10, through: 600, by: 10) { heartbeat.answered(now: at(second)) }
+            return heartbeat.nextDeadline
+        }
+        expectEqual(deadline { _ in }, at(140))
+        expectEqual(deadline { $0.received(now: at(7)) }, at(150))
+        // What arrived while the process stood still isn't known.
+        expectEqual(deadline(after: 200) { _ = $0.timeout(now: at(200)) }, at(340))
+    }
 }

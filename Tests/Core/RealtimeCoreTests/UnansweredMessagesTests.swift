@@ -33,8 +33,8 @@ import Testing
         messages.sent(on: self.http)
         messages.sent(on: self.webSocket)
         expect(!messages.addWaiter(WaiterID(rawValue: 1), on: self.webSocket))
-        expect(messages.addWaiter(WaiterID(rawValue: 1), on: self.http))
-        messages.remove(self.http)
+        expect(messages.addWaiter(WaiterID(rawValue: 1), on: self.http) && messages.contains(WaiterID(rawValue: 1)))
+        expectEqual(messages.remove(self.http), self.waiters(1))
         expect(messages.answered(1, on: self.http).isEmpty && !messages.addWaiter(WaiterID(rawValue: 2), on: self.http))
     }
 }

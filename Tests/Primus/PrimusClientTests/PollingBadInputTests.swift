@@ -362,7 +362,10 @@ private final class ScriptedPolling: ListenerHandler {
         try await eventually { fixture.client.driver.read { $0.waiterCount == 1 } }
         switch end {
         case .cancelled: task.cancel()
-        case .ended: fixture.client.end()
+        case .ended:
+            fixture.client.end()
+            // A connection that closes waits for the answer, and not longer than this.
+            fixture.clock.advance(by: .seconds(5))
         default: fixture.network.cut()
         }
         let error = await #expect(throws: PrimusError.self) { try await task.value }

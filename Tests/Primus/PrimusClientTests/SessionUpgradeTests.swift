@@ -115,7 +115,8 @@ import Testing
         session.step { session, _, effects in session.answered(WaiterID(rawValue: 1), &effects) }
         session.receive("3probe", on: Self.webSocket)
         session.step { $0.unsent(Self.polling, [.text("42")], now: $1, &$2) }
-        let lines = isLost ? session.closed(connection, drop) : session.closed(Self.polling, .requested)
+        var lines = isLost ? session.closed(connection, drop) : session.closed(Self.polling, .requested)
+        lines += session.step { session, _, effects in session.unanswered(WaiterID(rawValue: 2), &effects) }
         expectEqual(
             lines.filter { $0.hasSuffix(" 2") || $0.hasPrefix("fail") }, isLost ? ["fail 2 connectionLost"] : ["resume 2"], "\(lines)")
         expectEqual(session.machine.waiterCount, 0)

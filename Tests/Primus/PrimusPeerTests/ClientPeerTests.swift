@@ -185,12 +185,16 @@ struct ClientPeerTests {
         } _: { _, primus in
             let states = primus.states.makeAsyncIterator()
             try await primus.opened(within: .seconds(300))
+            // The answer to a message of a session that moves may be lost with it.
+            func write(_ value: PrimusValue) async throws {
+                if dialect.moves { primus.enqueue(value) } else { try await primus.write(value) }
+            }
             for isKilled in [false, true] {
-                if isKilled { try await primus.control("kill") } else { try await primus.write(["cmd": "endReconnect"]) }
+                if isKilled { try await primus.control("kill") } else { try await write(["cmd": "endReconnect"]) }
                 while let state = await states.next() { if case .reconnecting = state { break } }
                 while let state = await states.next(), state != .open {}
             }
-            try await primus.write(["cmd": "end"])
+            try await write(["cmd": "end"])
             while let state = await states.next() { if case .closed = state { break } }
             expect(!primus.isConnected)
         }

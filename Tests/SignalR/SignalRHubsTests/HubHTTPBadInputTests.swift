@@ -378,7 +378,10 @@ private final class HTTPScript: ListenerHandler {
         try await eventually { test.client.driver.read { $0.waiterCount == 1 } }
         switch end {
         case .cancelled: task.cancel()
-        case .stopped: test.client.stop()
+        case .stopped:
+            test.client.stop()
+            // A connection that closes waits for the answer, and not longer than this.
+            test.clock.advance(by: .seconds(5))
         default: posts.all.first?.respond(HTTPResponse(status: 503))
         }
         let error = await #expect(throws: HubError.self) { try await task.value }

@@ -71,7 +71,8 @@ struct ASPNETLossTests {
         let server = try await ASPNETServer.shared.value
         let hub = try await server.connected("/test", pair) { $0.retry = Self.delays(20) }
         let updates = hub.updates()
-        try await hub.send("CutMe")
+        // Over HTTP, the hub resets the connection before it answers the request.
+        try? await hub.send("CutMe")
         _ = await updates.first { if case .reconnected = $0 { true } else { false } }
         try await expectEqual(hub.invoke("Add", 1, 2, as: Int.self), 3)
         hub.stop()

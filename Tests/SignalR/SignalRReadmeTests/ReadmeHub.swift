@@ -155,7 +155,11 @@ final class ASPNETHub: ReadmeHub {
     func name(_ readmeName: String) -> String { Self.names[readmeName] ?? readmeName }
 
     func drop(_ connection: HubConnection) async throws {
-        guard !self.isShared else { return try await connection.send(method: "CutMe") }
+        // Over HTTP, the server resets the connection before it answers the request.
+        guard !self.isShared else {
+            try? await connection.send(method: "CutMe")
+            return
+        }
         try await ASPNETControl(port: self.port).cut()
     }
 

@@ -73,6 +73,10 @@ package struct InspectedMachine<Machine: SessionMachine>: SessionMachine {
         self.step(&effects) { $0.answered(waiter, &$1) }
     }
 
+    package mutating func unanswered(_ waiter: WaiterID, _ effects: inout Effects<Self>) {
+        self.step(&effects) { $0.unanswered(waiter, &$1) }
+    }
+
     package mutating func overflowed(_ consumer: ConsumerID, now: Instant, _ effects: inout Effects<Self>) {
         self.step(&effects) { $0.overflowed(consumer, now: now, &$1) }
     }

@@ -339,6 +339,13 @@ package struct ConnectionStateMachine: Sendable {
         self.state = .connected(id, heartbeat, since: since)
     }
 
+    /// Records the answer to a ping that arrives beside the messages; see ``Heartbeat/answered(now:)``.
+    package mutating func answered(_ id: ConnectionID, now: Instant) {
+        guard case .connected(id, var heartbeat, let since) = self.state else { return }
+        heartbeat.answered(now: now)
+        self.state = .connected(id, heartbeat, since: since)
+    }
+
     /// Records that messages were received.
     ///
     /// - Returns: False if the messages are to be ignored because they belong to another attempt or to a connection that is closing.

@@ -34,6 +34,8 @@ package struct Heartbeat: Sendable {
     private let probeAfter, deadAfter, pingAfter: Int64
     private let countsPingsOnly: Bool
     private var lastReceived, lastSent: Instant
+    /// When a message arrived last, without answers to pings that arrive beside them.
+    private var lastMessage: Instant
     private var isProbed = false
     /// The number of bytes of messages that arrive, since ``lastReceived``.
     private var partBytes = 0
@@ -52,6 +54,7 @@ package struct Heartbeat: Sendable {
         self.countsPingsOnly = policy.countsPingsOnly
         self.lastReceived = now
         self.lastSent = now
+        self.lastMessage = now
     }
 
     private var probeDeadline: Instant? {
@@ -78,6 +81,20 @@ package struct Heartbeat: Sendable {
     }
 
     package mutating func received(now: Instant) {
+        self.lastMessage = now
+        self.heard(now: now)
+    }
+
+    /// Records the answer to a ping that arrives beside the messages: that to a request, where the messages arrive in a stream.
+    ///
+    /// It says that the server is there, and nothing of the stream, which a router on the way may have forgotten. Where nothing else arrives, such
+    /// answers count for four times the limit.
+    package mutating func answered(now: Instant) {
+        if self.deadAfter != .max, self.lastMessage + 4 * self.deadAfter <= now { return }
+        self.heard(now: now)
+    }
+
+    private mutating func heard(now: Instant) {
         self.lastReceived = now
         self.partBytes = 0
         self.isProbed = false
@@ -143,6 +160,7 @@ package struct Heartbeat: Sendable {
     private mutating func stoodStill(now: Instant) {
         guard !self.hasBeenPatient, !self.isReadingPaused else { return }
         self.hasBeenPatient = true
+        self.lastMessage = now
         (self.isProbed, self.answerDeadline) = (false, nil)
         // The time for the answer to a probe begins with the probe, which is due now if it was due before.
         self.lastReceived = self.probeAfter == .max ? now : max(self.lastReceived, now + -self.probeAfter)

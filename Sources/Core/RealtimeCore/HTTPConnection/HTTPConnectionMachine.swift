@@ -7,6 +7,8 @@
 ///                                                               ▼          ▼
 ///   abandon, in any state ───────────────────────────────────▶ ended ◀─────┘
 /// ```
+/// Where the server ends the connection while it has a request with messages, `ending` precedes `ended`, until the answer or a deadline.
+///
 /// The owner keeps the machine under a lock, and performs the commands that a call returns outside that lock and in their order.
 package struct HTTPConnectionMachine: Sendable {
     package enum Command: Sendable {
@@ -28,6 +30,8 @@ package struct HTTPConnectionMachine: Sendable {
     private enum State: Sendable {
         case idle, opening, open
         case closing(CloseCode, String, deadline: Instant)
+        /// The server has ended the connection, and is about to answer messages that it has read before.
+        case ending(CloseReason, deadline: Instant)
         case ended
     }
 
@@ -144,6 +148,8 @@ package struct HTTPConnectionMachine: Sendable {
 
     /// The time limit of ``close(_:reason:now:)``.
     package static let closeTimeout = Duration.seconds(5)
+    /// The time for the answer to messages after the server has ended the connection.
+    private static let answerTime = Duration.seconds(1)
     /// The maximum size of a response in the sending loop.
     private static let answerLimit = 64 << 10
     /// A response that ended within this time, without a message, was answered immediately.
@@ -213,7 +219,11 @@ package struct HTTPConnectionMachine: Sendable {
         let wait: Instant? = if case .waiting(let until) = self.receiving, self.pause == nil, !self.isClosingSent { until } else { nil }
         // Before the connection opens, and after its end, there is nothing to read.
         let pause: Instant? = if case .none = self.receiving { nil } else if self.isClosingSent { nil } else { self.pause?.end }
-        let close: Instant? = if case .closing(_, _, let deadline) = self.state { deadline } else { nil }
+        let close: Instant? =
+            switch self.state {
+            case .closing(_, _, let deadline), .ending(_, let deadline): deadline
+            case .idle, .opening, .open, .ended: nil
+            }
         let burst: Instant? = if case .gathering(let until) = self.sending { until } else { nil }
         return .earliest(
             .earliest(.earliest(wait, pause), .earliest(close, burst)), .earliest(self.receivingDeadline, self.sendingDeadline))
@@ -228,7 +238,11 @@ package struct HTTPConnectionMachine: Sendable {
     }
 
     /// The end of the time for the answer to messages.
-    private var sendingDeadline: Instant? { if case .request(let exchange, _, _) = self.sending { exchange.deadline } else { nil } }
+    private var sendingDeadline: Instant? {
+        // A connection that the server has ended has another time limit.
+        if case .ending = self.state { return nil }
+        return if case .request(let exchange, _, _) = self.sending { exchange.deadline } else { nil }
+    }
 
     /// The owner has prepared a request, with header fields of a generation.
     ///
@@ -293,7 +307,7 @@ package struct HTTPConnectionMachine: Sendable {
     package mutating func enqueue(_ message: WebSocketMessage) {
         switch self.state {
         case .idle, .opening, .open: break
-        case .closing, .ended: return
+        case .closing, .ending, .ended: return
         }
         guard self.gauge.accept(message.bytes.count) else { return self.isOverLimit = true }
         self.output.append(message)
@@ -328,7 +342,7 @@ package struct HTTPConnectionMachine: Sendable {
     package mutating func close(_ code: CloseCode, reason: String, now: Instant) -> [Command] {
         switch self.state {
         case .idle, .opening: return self.end(.requested)
-        case .closing, .ended: return []
+        case .closing, .ending, .ended: return []
         case .open: break
         }
         self.state = .closing(code, reason, deadline: now.advanced(by: Self.closeTimeout))
@@ -358,6 +372,7 @@ package struct HTTPConnectionMachine: Sendable {
     }
 
     package mutating func timeout(now: Instant) -> [Command] {
+        if case .ending(let reason, let deadline) = self.state { return deadline <= now ? self.end(reason) : [] }
         if case .closing(let code, let reason, let deadline) = self.state, deadline <= now {
             guard let limit = self.finishLimit else { return self.end(.requested) }
             let isSending = if case .none = self.sending { false } else { true }
@@ -449,7 +464,7 @@ package struct HTTPConnectionMachine: Sendable {
             case .proceed, .pause:
                 exchange.expectRest(isStream: self.rules.isStream, now: now)
                 self.receiving = .request(exchange)
-            case .end(let reason): return self.end(reason)
+            case .end(let reason): return self.ended(reason, now: now)
             case .reject:
                 exchange.rejection = []
                 exchange.expectRest(isStream: false, now: now)
@@ -603,7 +618,7 @@ package struct HTTPConnectionMachine: Sendable {
         switch verdict {
         case .proceed: break
         case .pause(let duration): pause = duration
-        case .end(let reason): return commands + self.end(reason)
+        case .end(let reason): return commands + self.ended(reason, now: now)
         case .reject: return commands + self.endRejected(exchange)
         }
         if self.finishesReceiving { return commands + self.send(now: now) }
@@ -625,16 +640,21 @@ package struct HTTPConnectionMachine: Sendable {
     private mutating func sendingEnded(
         _ exchange: Exchange, _ bytes: Int, _ body: [UInt8], _ error: TransportError?, now: Instant
     ) -> [Command] {
-        if let error { return self.end(.transport(error)) }
         let response = HTTPResponse(exchange.head ?? HTTPResponseHead(status: 0), body: body)
-        guard (200...299).contains(response.head.status) else { return self.endRejected(exchange, response) }
+        let isAccepted = (200...299).contains(response.head.status)
+        if case .ending(let reason, _) = self.state {
+            guard error == nil, isAccepted, case .proceed = self.rules.sent(response) else { return self.end(reason) }
+            return self.answered(exchange) + self.end(reason)
+        }
+        if let error { return self.end(.transport(error)) }
+        guard isAccepted else { return self.endRejected(exchange, response) }
         switch self.rules.sent(response) {
         case .proceed, .pause: break
         case .end(let reason): return self.end(reason)
         case .reject: return self.endRejected(exchange, response)
         }
         self.gauge.remove(bytes)
-        var commands: [Command] = self.reportsMessages ? [.answered(exchange.messageCount)] : []
+        var commands = self.answered(exchange)
         // The peer has answered, which is what a ping asks for.
         if exchange.hasPing {
             var batch = MessageBatch()
@@ -647,6 +667,9 @@ package struct HTTPConnectionMachine: Sendable {
         if case .open = self.state, self.gauge.bytes == 0, self.gauge.takeChange() == false { commands.append(.writing(paused: false)) }
         return commands
     }
+
+    /// The server has taken the messages of a request.
+    private func answered(_ exchange: Exchange) -> [Command] { self.reportsMessages ? [.answered(exchange.messageCount)] : [] }
 
     /// The server has rejected messages.
     private mutating func endRejected(_ exchange: Exchange, _ response: HTTPResponse) -> [Command] {
@@ -688,7 +711,7 @@ package struct HTTPConnectionMachine: Sendable {
         case .request, .closing: return []
         }
         switch self.state {
-        case .idle, .opening, .ended: return []
+        case .idle, .opening, .ending, .ended: return []
         case .open where self.output.isEmpty: return []
         case .closing(let code, let reason, _) where self.output.isEmpty:
             let request: HTTPRequest
@@ -761,6 +784,14 @@ package struct HTTPConnectionMachine: Sendable {
     }
 
     private func deliver(_ batch: consuming MessageBatch) -> [Command] { batch.entries.isEmpty ? [] : [.received(batch)] }
+
+    /// The server has ended the connection. A request with messages that it has taken is answered soon.
+    private mutating func ended(_ reason: CloseReason, now: Instant) -> [Command] {
+        guard case .request = self.sending else { return self.end(reason) }
+        (self.receiving, self.output) = (.none, [])
+        self.state = .ending(reason, deadline: now.advanced(by: Self.answerTime))
+        return []
+    }
 
     private mutating func end(_ reason: CloseReason) -> [Command] {
         if case .ended = self.state { return [] }

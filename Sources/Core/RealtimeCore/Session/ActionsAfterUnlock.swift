@@ -13,7 +13,8 @@ struct ActionsAfterUnlock {
     private var otherActions: [Action] = []
     private var firstWakeUp: WakeUp?
     private var otherWakeUps: [WakeUp] = []
-    private var turns: [CallbackTurn] = []
+    private var firstTurn: CallbackTurn?
+    private var otherTurns: [CallbackTurn] = []
     private var firstReleased: (any Sendable)?
     private var otherReleased: [any Sendable] = []
     private var lastFlushed: ObjectIdentifier?
@@ -38,9 +39,11 @@ struct ActionsAfterUnlock {
     }
 
     /// Schedules a delivery to a callback. It comes after all actions, because the callback may run immediately and call the driver.
-    mutating func schedule(_ turn: CallbackTurn) { self.turns.append(turn) }
+    mutating func schedule(_ turn: CallbackTurn) {
+        if self.firstTurn == nil { self.firstTurn = turn } else { self.otherTurns.append(turn) }
+    }
 
-    var schedulesCallbacks: Bool { !self.turns.isEmpty }
+    var schedulesCallbacks: Bool { self.firstTurn != nil }
 
     /// Releases a value after the lock, because it may contain objects of the application.
     mutating func release(_ value: any Sendable) {
@@ -53,7 +56,8 @@ struct ActionsAfterUnlock {
         for action in self.otherActions { Self.run(action) }
         if let wakeUp = self.firstWakeUp { DelayedWakeUps.resume(wakeUp) }
         for wakeUp in self.otherWakeUps { DelayedWakeUps.resume(wakeUp) }
-        for turn in self.turns { turn.schedule() }
+        if let turn = self.firstTurn { turn.schedule() }
+        for turn in self.otherTurns { turn.schedule() }
     }
 
     private static func run(_ action: Action) {

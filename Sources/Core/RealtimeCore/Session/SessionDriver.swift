@@ -439,7 +439,9 @@ package final class SessionDriver<Machine: SessionMachine>: HTTPConnectionEvents
     package func closed(_ id: ConnectionID, _ reason: CloseReason) {
         self.run { state, now, actions in
             _ = self.remove(id, &state, now, &actions)
+            let unanswered = state.connections.unanswered.remove(id)
             state.machine.closed(id, reason, now: now, &state.effects)
+            for waiter in unanswered { state.machine.unanswered(waiter, &state.effects) }
         }
     }
 
@@ -586,7 +588,12 @@ package final class SessionDriver<Machine: SessionMachine>: HTTPConnectionEvents
     private func finishStep(_ state: inout State, reading id: ConnectionID?, _ now: Instant, _ actions: inout ActionsAfterUnlock) {
         if !state.effects.deliveries.isEmpty { self.deliver(&state, reading: id, now, &actions) }
         state.effects.routes.removeRetired()
-        while !state.effects.commands.isEmpty { self.run(commandsOf: &state, now, &actions) }
+        var hasFinished = false
+        while !state.effects.commands.isEmpty { self.run(commandsOf: &state, now, &actions, &hasFinished) }
+        assert(
+            !hasFinished
+                || state.waiterIDs.allSatisfy { state.waiterDeadlines.contains($0) || state.connections.unanswered.contains($0) },
+            "a caller without a time limit still waits after the end of the connection")
         self.updateTimer(&state, now)
     }
 
@@ -624,7 +631,8 @@ package final class SessionDriver<Machine: SessionMachine>: HTTPConnectionEvents
         if isPaused, let connection { self.pauseReading(connection, &state, now) }
     }
 
-    private func run(commandsOf state: inout State, _ now: Instant, _ actions: inout ActionsAfterUnlock) {
+    /// - Parameter hasFinished: Set if the connection has ended until the next start.
+    private func run(commandsOf state: inout State, _ now: Instant, _ actions: inout ActionsAfterUnlock, _ hasFinished: inout Bool) {
         let commands = state.effects.commands
         state.effects.commands = []
         for command in commands {
@@ -642,6 +650,7 @@ package final class SessionDriver<Machine: SessionMachine>: HTTPConnectionEvents
                 actions.add(.close(connection, code, reason))
             case .abandon(let id):
                 if let connection = self.remove(id, &state, now, &actions) { actions.add(.abandon(connection)) }
+                for waiter in state.connections.unanswered.remove(id) { state.machine.unanswered(waiter, &state.effects) }
             case .work(let id, let work):
                 if state.works.add(id, work, on: .current) { actions.add(.run { self.beginWork() }) }
             case .cancel(let id):
@@ -659,9 +668,7 @@ package final class SessionDriver<Machine: SessionMachine>: HTTPConnectionEvents
             case .finish(let reason):
                 let ending = state.consumers.entries.filter { $0.value.lifetime == .connection }.map(\.key)
                 for id in ending.sorted() { self.end(id, .closed(reason), &state, now, &actions) }
-                assert(
-                    state.waiterIDs.allSatisfy(state.waiterDeadlines.contains),
-                    "a caller without a time limit still waits after the end of the connection")
+                hasFinished = true
             case .log(let level, let message):
                 actions.add(.run { [dependencies] in dependencies.log.log(level, dependencies.subsystem, message) })
             case .release: break
@@ -763,10 +770,7 @@ struct OpenConnections: Sendable {
         set { self.connections[id] = newValue }
     }
 
-    mutating func remove(_ id: ConnectionID) -> (any WebSocketConnection)? {
-        self.unanswered.remove(id)
-        return self.connections.removeValue(forKey: id)
-    }
+    mutating func remove(_ id: ConnectionID) -> (any WebSocketConnection)? { self.connections.removeValue(forKey: id) }
 
     /// Forgets that messages were sent, which follow on another connection.
     mutating func discount(_ messages: [WebSocketMessage]) {

@@ -35,9 +35,10 @@ package struct Effects<Machine: SessionMachine>: Sendable {
         case cancel(WorkID)
         /// Return a result to a waiting caller.
         case resume(WaiterID, Result<Machine.WaiterResult, Machine.Failure>)
-        /// Call ``SessionMachine/answered(_:_:)`` when the server has taken everything that was sent so far on a connection over HTTP.
+        /// Call ``SessionMachine/answered(_:_:)`` when the server has taken everything that was sent so far on a connection over HTTP, or
+        /// ``SessionMachine/unanswered(_:_:)`` when the connection has ended before that.
         ///
-        /// The machine itself resumes the caller when the connection ends before that.
+        /// A connection that is being closed still sends what waits, so that this may follow the end of a session.
         case awaitAnswer(WaiterID, on: ConnectionID)
         /// Finish the sequences of these consumers.
         case endConsumers([ConsumerID], EndReason)
@@ -156,6 +157,8 @@ package protocol SessionMachine: Sendable {
     mutating func overflowed(_ consumer: ConsumerID, now: Instant, _ effects: inout Effects<Self>)
     /// The server has taken the messages for which a caller waits; see ``Effects/Command/awaitAnswer(_:on:)``. Does nothing by default.
     mutating func answered(_ waiter: WaiterID, _ effects: inout Effects<Self>)
+    /// The connection has ended before the server has answered. Called after ``closed(_:_:now:_:)``. Does nothing by default.
+    mutating func unanswered(_ waiter: WaiterID, _ effects: inout Effects<Self>)
     mutating func closed(_ id: ConnectionID, _ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>)
     /// Work reports an intermediate result. Does nothing by default.
     mutating func workProgressed(_ id: WorkID, _ progress: WorkProgress, now: Instant, _ effects: inout Effects<Self>)
@@ -194,6 +197,7 @@ extension SessionMachine {
     package mutating func writing(_ id: ConnectionID, paused: Bool, now: Instant, _ effects: inout Effects<Self>) {}
     package mutating func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage], now: Instant, _ effects: inout Effects<Self>) {}
     package mutating func answered(_ waiter: WaiterID, _ effects: inout Effects<Self>) {}
+    package mutating func unanswered(_ waiter: WaiterID, _ effects: inout Effects<Self>) {}
     package mutating func overflowed(_ consumer: ConsumerID, now: Instant, _ effects: inout Effects<Self>) {}
     package mutating func workProgressed(_ id: WorkID, _ progress: WorkProgress, now: Instant, _ effects: inout Effects<Self>) {}
     package var inactivity: String? { nil }

@@ -14,7 +14,17 @@ struct UnansweredMessages: Sendable {
     /// Begins to count the messages of a connection.
     mutating func add(_ id: ConnectionID) { self.connections[id] = Messages() }
 
-    mutating func remove(_ id: ConnectionID) { _ = self.connections.removeValue(forKey: id) }
+    /// Forgets a connection that has ended.
+    ///
+    /// - Returns: The callers whose messages the server hasn't answered.
+    mutating func remove(_ id: ConnectionID) -> [WaiterID] {
+        self.connections.isEmpty ? [] : self.connections.removeValue(forKey: id)?.waiters.all.map(\.waiter) ?? []
+    }
+
+    /// Whether a caller waits for the server. For assertions.
+    func contains(_ waiter: WaiterID) -> Bool {
+        self.connections.entries.contains { $0.value.waiters.contains { $0.waiter == waiter } }
+    }
 
     mutating func sent(on id: ConnectionID) {
         // Most drivers have no connection over HTTP.

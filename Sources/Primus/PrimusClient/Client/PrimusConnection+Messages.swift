@@ -69,7 +69,7 @@ extension PrimusConnection {
     /// Sends a message.
     ///
     /// The call returns when the WebSocket has taken the message or, over polling and streaming, when the server has: then, calls one after another
-    /// each wait for an answer, and ``enqueue(_:)`` waits for none. Without a connection, and while the server reads slowly, the message waits in
+    /// each wait for an answer, and `enqueue(_:)` waits for none. Without a connection, and while the server reads slowly, the message waits in
     /// the queue; see ``PrimusConfiguration/queue``. Messages keep their order.
     ///
     /// - Parameters:

@@ -18,8 +18,14 @@ extension PrimusSession {
         let framing = self.attempt.framing
         if self.connection.connected == nil, !framing.hasHandshake { self.becomeOpen(id, now: now, &effects) }
         // What can't be read may come from a proxy, and says nothing of the server.
-        var isAlive = false
-        defer { if isAlive, current == id { _ = self.connection.received(id, now: now) } }
+        var (isAlive, isAnswered) = (false, false)
+        defer {
+            if isAlive, current == id {
+                _ = self.connection.received(id, now: now)
+            } else if isAnswered, current == id {
+                self.connection.answered(id, now: now)
+            }
+        }
         batch.bytes.withUnsafeBytes { bytes in
             for entry in batch.entries {
                 // A message may have ended the connection.
@@ -29,7 +35,8 @@ extension PrimusSession {
                     isAlive = true
                     continue
                 case .pong:
-                    isAlive = true
+                    // That of a request says nothing of a stream.
+                    if self.attempt.connectionKind == .streaming { isAnswered = true } else { isAlive = true }
                     self.measureLatency(now: now, &effects)
                     continue
                 case .text, .binary: break

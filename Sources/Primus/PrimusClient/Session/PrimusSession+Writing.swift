@@ -160,14 +160,17 @@ extension PrimusSession {
 
     /// The message of a caller is sent. Over HTTP, the caller waits until the server has taken it.
     private mutating func sent(for waiter: WaiterID, on id: ConnectionID, _ effects: inout Effects<Self>) {
-        // A client that was ended doesn't wait for its connection.
-        guard self.isOverHTTP, self.drain == nil else { return effects.resume(waiter, .success(.none)) }
+        guard self.isOverHTTP else { return effects.resume(waiter, .success(.none)) }
         self.answerCallers.insert(waiter)
         effects.commands.append(.awaitAnswer(waiter, on: id))
     }
 
     package mutating func answered(_ waiter: WaiterID, _ effects: inout Effects<Self>) {
         if self.answerCallers.remove(waiter) { effects.resume(waiter, .success(.none)) }
+    }
+
+    package mutating func unanswered(_ waiter: WaiterID, _ effects: inout Effects<Self>) {
+        if self.answerCallers.remove(waiter) { effects.resume(waiter, .failure(self.answerFailure ?? self.notOpen)) }
     }
 
     private func packet(_ content: PrimusContent) throws(PrimusError) -> WebSocketMessage {

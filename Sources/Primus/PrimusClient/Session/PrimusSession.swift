@@ -241,6 +241,8 @@ package struct PrimusSession: ConfigurableSession {
     var writingCallers = WaitingCalls()
     /// The callers whose message was sent over HTTP, and that wait for the server to take it.
     var answerCallers = WaitingCalls()
+    /// Why the last session has ended, for those of them whose request was on the way.
+    var answerFailure: PrimusError?
 
     package var plugins: PrimusPluginState
 
@@ -392,7 +394,6 @@ package struct PrimusSession: ConfigurableSession {
         guard var drain = self.drain.take() else { return }
         self.attempt.credentials = nil
         self.transformCallers.resumeAll(.failure(error), &effects)
-        self.answerCallers.resumeAll(.failure(error), &effects)
         drain.queue.failBound(error, &effects)
         drain.queue.failWaiting(error, &effects)
         self.queue.prepend(&drain.queue)
@@ -720,8 +721,7 @@ package struct PrimusSession: ConfigurableSession {
         (self.serverCloseDeadline, self.attempt.detectionDeadline, self.attempt.questionDeadline) = (nil, nil, nil)
         (self.sparkID, self.sparkIDRequestedAt, self.pingSentAt) = (nil, nil, nil)
         self.sparkIDCallers.resumeAll(.failure(failure), &effects)
-        // What a client that was ended has written before is still sent.
-        if self.drain == nil { self.answerCallers.resumeAll(.failure(failure), &effects) }
+        self.answerFailure = failure.forStorage
         self.pluginsLost(failure, isFinal: next == .never, &effects)
         self.queue.failBound(failure, &effects)
         self.failBoundTransforms(failure, &effects)

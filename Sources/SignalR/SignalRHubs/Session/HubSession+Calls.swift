@@ -166,6 +166,10 @@ extension HubSession {
         if self.answerCallers.remove(waiter) { effects.resume(waiter, .success(.none)) }
     }
 
+    package mutating func unanswered(_ waiter: WaiterID, _ effects: inout Effects<Self>) {
+        if self.answerCallers.remove(waiter) { effects.resume(waiter, .failure(self.answerFailure ?? self.notConnected)) }
+    }
+
     package mutating func writing(_ id: ConnectionID, paused: Bool, now: Instant, _ effects: inout Effects<Self>) {
         // Ignores a connection that closes: the next one starts with no pending output.
         guard id == self.connection.established else { return }
@@ -294,7 +298,7 @@ extension HubSession {
         (self.calls, self.uploads) = (SequentialTable(), [:])
         for (_, call) in calls { self.finish(call, .failure(error), &effects) }
         self.writingCallers.resumeAll(.failure(error), &effects)
-        self.answerCallers.resumeAll(.failure(error), &effects)
+        self.answerFailure = error.forStorage
     }
 
     // MARK: Streams to the server

@@ -192,6 +192,8 @@ package struct HubSession: ConfigurableSession {
     var writingCallers = WaitingCalls()
     /// The callers whose message was sent over HTTP, and that wait for the server to take it.
     var answerCallers = WaitingCalls()
+    /// Why the last connection has ended, for those of them whose request was on the way.
+    var answerFailure: HubError?
 
     package private(set) var lastUpdate: UInt64 = 0
     /// The number of the newest update that is one of the life of a connection; see ``HubUpdate/concernsLife``.
@@ -247,8 +249,8 @@ package struct HubSession: ConfigurableSession {
 
     /// Whether no caller waits for the server, and no stream is sent to it.
     private var hasNoCalls: Bool {
-        self.callCount == 0 && self.callers.isEmpty && self.writingCallers.isEmpty && self.answerCallers.isEmpty && self.refresh == nil
-            && self.works.isEmpty && self.tokenCallers.isEmpty
+        self.callCount == 0 && self.callers.isEmpty && self.writingCallers.isEmpty && self.refresh == nil && self.works.isEmpty
+            && self.tokenCallers.isEmpty
     }
 
     package var inactivity: String? {
