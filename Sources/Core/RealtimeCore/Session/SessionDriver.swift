@@ -632,6 +632,7 @@ package final class SessionDriver<Machine: SessionMachine>: HTTPConnectionEvents
     }
 
     /// - Parameter hasFinished: Set if the connection has ended until the next start.
+    @inline(__always)  // A call takes 2 % of the instructions of a message with its answer.
     private func run(commandsOf state: inout State, _ now: Instant, _ actions: inout ActionsAfterUnlock, _ hasFinished: inout Bool) {
         let commands = state.effects.commands
         state.effects.commands = []
