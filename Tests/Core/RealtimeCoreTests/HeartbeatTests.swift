@@ -142,6 +142,9 @@ import Testing
         }
         expectEqual(deadline { _ in }, at(140))
         expectEqual(deadline { $0.received(now: at(7)) }, at(150))
+        var patient = Heartbeat(HeartbeatPolicy(deadAfterSilence: .nanoseconds(Int64.max / 2)), now: start)
+        patient.answered(now: at(5))
+        expectEqual(patient.timeout(now: at(1_000_000)), .none)
         // What arrived while the process stood still isn't known.
         expectEqual(deadline(after: 200) { _ = $0.timeout(now: at(200)) }, at(340))
     }

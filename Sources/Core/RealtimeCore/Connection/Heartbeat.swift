@@ -90,7 +90,7 @@ package struct Heartbeat: Sendable {
     /// It says that the server is there, and nothing of the stream, which a router on the way may have forgotten. Where nothing else arrives, such
     /// answers count for four times the limit.
     package mutating func answered(now: Instant) {
-        if self.deadAfter != .max, self.lastMessage + 4 * self.deadAfter <= now { return }
+        if (now.nanoseconds - self.lastMessage.nanoseconds) / 4 >= self.deadAfter { return }
         self.heard(now: now)
     }
 
