@@ -122,6 +122,23 @@ import Testing
         expectEqual(session.machine.waiterCount, 0)
     }
 
+    @Test func `a session that has moved resumes no caller of a connection before it`() {
+        var session = Self.moving()
+        expectEqual(session.write(.int(1), waiter: 1), ["#1 41", "await 1 #1"])
+        // The connection still waits for the answer when the next one has moved.
+        session.step { $0.stop(now: $1, &$2) }
+        session.open()
+        let (polling, webSocket) = (ConnectionID(rawValue: 3), ConnectionID(rawValue: 4))
+        session.opened(polling, head: HTTPResponseHead(status: 200))
+        session.receive(Self.handshake, on: polling)
+        session.opened(webSocket)
+        session.receive("3probe", on: webSocket)
+        let lines = session.closed(polling, .requested)
+        expect(lines.contains("transport webSockets") && !lines.contains("resume 1"), "\(lines)")
+        let failure = session.step { session, _, effects in session.unanswered(WaiterID(rawValue: 1), &effects) }
+        expectEqual(failure, ["fail 1 ended"])
+    }
+
     @Test func `what polling hasn't sent precedes the end of a client that moves`() {
         var session = Self.ended()
         session.step { $0.unsent(Self.polling, [.text("4\"a\"")], now: $1, &$2) }

@@ -291,6 +291,21 @@ import Testing
         try await expectEqual(call.value, 7)
     }
 
+    @Test func `a sender that waits for an acknowledgment is answered though a stream isn't read`() async throws {
+        let hub = try await self.connected {
+            $0.statefulReconnect?.bufferBytes = 120
+            $0.streamBuffer = HubBufferLimit(count: 2)
+        }
+        let items = try hub.client.stream("items", of: Int.self)
+        for number in 1...2 { try await hub.client.send("note", number) }
+        let send = Task { try await hub.client.send("note", 3) }
+        try await eventually { hub.client.driver.read { $0.writingCallers.count == 1 } }
+        for number in 1...20 { hub.server.send(Self.item(1, number)) }
+        hub.server.send(Self.ack(3))
+        try await send.value
+        _ = items
+    }
+
     @Test func `a full buffer makes senders wait also while the connection is resumed, and a loss answers them`() async throws {
         let hub = try await self.connected { $0.statefulReconnect = HubStatefulReconnect(bufferBytes: 80, timeLimit: .seconds(3)) }
         hub.network.condition = .down

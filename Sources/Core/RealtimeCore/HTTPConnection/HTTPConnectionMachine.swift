@@ -788,13 +788,16 @@ package struct HTTPConnectionMachine: Sendable {
     /// The server has ended the connection. A request with messages that it has taken is answered soon.
     private mutating func ended(_ reason: CloseReason, now: Instant) -> [Command] {
         guard case .request = self.sending else { return self.end(reason) }
+        let cancelled = self.receivingID.map { [Command.cancel($0)] } ?? []
         (self.receiving, self.output) = (.none, [])
         self.state = .ending(reason, deadline: now.advanced(by: Self.answerTime))
-        return []
+        return cancelled
     }
 
     private mutating func end(_ reason: CloseReason) -> [Command] {
         if case .ended = self.state { return [] }
+        // The end by the server came first.
+        let reason = if case .ending(let first, _) = self.state { first } else { reason }
         self.state = .ended
         return self.cancelAll() + [.closed(reason)]
     }

@@ -157,7 +157,8 @@ package protocol SessionMachine: Sendable {
     mutating func overflowed(_ consumer: ConsumerID, now: Instant, _ effects: inout Effects<Self>)
     /// The server has taken the messages for which a caller waits; see ``Effects/Command/awaitAnswer(_:on:)``. Does nothing by default.
     mutating func answered(_ waiter: WaiterID, _ effects: inout Effects<Self>)
-    /// The connection has ended before the server has answered. Called after ``closed(_:_:now:_:)``. Does nothing by default.
+    /// The connection has ended, or was abandoned, before the server has answered. Called after ``closed(_:_:now:_:)`` or the command
+    /// ``Effects/Command/abandon(_:)``. Does nothing by default.
     mutating func unanswered(_ waiter: WaiterID, _ effects: inout Effects<Self>)
     mutating func closed(_ id: ConnectionID, _ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>)
     /// Work reports an intermediate result. Does nothing by default.

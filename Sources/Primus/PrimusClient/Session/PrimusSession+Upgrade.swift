@@ -133,7 +133,9 @@ extension PrimusSession {
         for message in moving.held { self.send(message, on: id, now: now, &effects) }
         effects.log(.info, "connection \(id): the session has moved from polling to a WebSocket")
         // The server has taken the messages of these callers, or they have followed on the WebSocket, which doesn't tell.
-        self.answerCallers.resumeAll(.success(.none), &effects)
+        if let old = self.movedConnection {
+            for waiter in self.answerCallers.takeAll(on: old) { effects.resume(waiter, .success(.none)) }
+        }
         if self.drain != nil { return self.continueDraining(now: now, &effects) }
         self.publish(.transport(.webSockets), &effects)
         self.resumeWriting(on: id, now: now, &effects)

@@ -161,7 +161,7 @@ extension PrimusSession {
     /// The message of a caller is sent. Over HTTP, the caller waits until the server has taken it.
     private mutating func sent(for waiter: WaiterID, on id: ConnectionID, _ effects: inout Effects<Self>) {
         guard self.isOverHTTP else { return effects.resume(waiter, .success(.none)) }
-        self.answerCallers.insert(waiter)
+        self.answerCallers.insert(waiter, on: id)
         effects.commands.append(.awaitAnswer(waiter, on: id))
     }
 
@@ -170,7 +170,8 @@ extension PrimusSession {
     }
 
     package mutating func unanswered(_ waiter: WaiterID, _ effects: inout Effects<Self>) {
-        if self.answerCallers.remove(waiter) { effects.resume(waiter, .failure(self.answerFailure ?? self.notOpen)) }
+        let other = self.notOpen
+        if let failure = self.answerCallers.takeFailure(waiter, else: other) { effects.resume(waiter, .failure(failure)) }
     }
 
     private func packet(_ content: PrimusContent) throws(PrimusError) -> WebSocketMessage {

@@ -240,9 +240,7 @@ package struct PrimusSession: ConfigurableSession {
     /// The callers that wait until the server reads faster.
     var writingCallers = WaitingCalls()
     /// The callers whose message was sent over HTTP, and that wait for the server to take it.
-    var answerCallers = WaitingCalls()
-    /// Why the last session has ended, for those of them whose request was on the way.
-    var answerFailure: PrimusError?
+    var answerCallers = AnswerCalls<PrimusError>()
 
     package var plugins: PrimusPluginState
 
@@ -721,7 +719,7 @@ package struct PrimusSession: ConfigurableSession {
         (self.serverCloseDeadline, self.attempt.detectionDeadline, self.attempt.questionDeadline) = (nil, nil, nil)
         (self.sparkID, self.sparkIDRequestedAt, self.pingSentAt) = (nil, nil, nil)
         self.sparkIDCallers.resumeAll(.failure(failure), &effects)
-        self.answerFailure = failure.forStorage
+        self.answerCallers.sessionEnded(failure.forStorage)
         self.pluginsLost(failure, isFinal: next == .never, &effects)
         self.queue.failBound(failure, &effects)
         self.failBoundTransforms(failure, &effects)

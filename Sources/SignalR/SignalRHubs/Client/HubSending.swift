@@ -41,23 +41,25 @@ extension SessionDriver<HubSession> {
     /// Sends a message to which the server doesn't respond, as soon as the server has read enough of what was sent before, and waits until the server
     /// has taken it, if the connection tells that.
     ///
-    /// - Parameter send: Sends the message.
-    /// - Returns: The connection of the message; `nil` if much output waits.
+    /// - Parameter send: Sends the message, and returns its connection; `nil` if much output waits.
     func sendAwaitingAnswer(
         _ send: (inout HubSession, Instant, inout Effects<HubSession>) throws(HubError) -> ConnectionID?
     ) async throws(HubError) {
         var isSent = false
-        while !isSent {
+        while true {
             if Task.isCancelled { throw .cancelled }
             _ = try await self.awaitResult(awaitsPeer: false) { session, waiter, now, effects in
                 do throws(HubError) {
-                    guard let id = try send(&session, now, &effects) else { return session.awaitWriting(waiter, &effects) }
+                    guard let id = try send(&session, now, &effects) else { return effects.resume(waiter, .success(.none)) }
                     isSent = true
                     session.awaitAnswer(waiter, on: id, &effects)
                 } catch {
                     effects.resume(waiter, .failure(error))
                 }
             }
+            if isSent { return }
+            // The message that lets writing go on is read although other messages aren't. An answer doesn't need that.
+            _ = try await self.awaitResult { session, waiter, _, effects in session.awaitWriting(waiter, &effects) }
         }
     }
 

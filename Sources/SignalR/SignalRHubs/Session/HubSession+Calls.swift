@@ -158,7 +158,7 @@ extension HubSession {
     /// Waits until the server has taken what was sent on a connection over HTTP.
     package mutating func awaitAnswer(_ waiter: WaiterID, on id: ConnectionID, _ effects: inout Effects<Self>) {
         guard id == self.connection.established else { return effects.resume(waiter, .failure(self.notConnected)) }
-        self.answerCallers.insert(waiter)
+        self.answerCallers.insert(waiter, on: id)
         effects.commands.append(.awaitAnswer(waiter, on: id))
     }
 
@@ -167,7 +167,8 @@ extension HubSession {
     }
 
     package mutating func unanswered(_ waiter: WaiterID, _ effects: inout Effects<Self>) {
-        if self.answerCallers.remove(waiter) { effects.resume(waiter, .failure(self.answerFailure ?? self.notConnected)) }
+        let other = self.notConnected
+        if let failure = self.answerCallers.takeFailure(waiter, else: other) { effects.resume(waiter, .failure(failure)) }
     }
 
     package mutating func writing(_ id: ConnectionID, paused: Bool, now: Instant, _ effects: inout Effects<Self>) {
@@ -298,7 +299,7 @@ extension HubSession {
         (self.calls, self.uploads) = (SequentialTable(), [:])
         for (_, call) in calls { self.finish(call, .failure(error), &effects) }
         self.writingCallers.resumeAll(.failure(error), &effects)
-        self.answerFailure = error.forStorage
+        self.answerCallers.sessionEnded(error.forStorage)
     }
 
     // MARK: Streams to the server

@@ -191,9 +191,7 @@ package struct HubSession: ConfigurableSession {
     /// The callers that wait until the server reads faster.
     var writingCallers = WaitingCalls()
     /// The callers whose message was sent over HTTP, and that wait for the server to take it.
-    var answerCallers = WaitingCalls()
-    /// Why the last connection has ended, for those of them whose request was on the way.
-    var answerFailure: HubError?
+    var answerCallers = AnswerCalls<HubError>()
 
     package private(set) var lastUpdate: UInt64 = 0
     /// The number of the newest update that is one of the life of a connection; see ``HubUpdate/concernsLife``.
