@@ -19,9 +19,9 @@ let settings: [SwiftSetting] =
         .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
     ] + strict
 
-/// Each target of tests is compiled as a whole, without debug information, and the compiler doesn't check its own output: macros, which take most of
-/// the time, are expanded once instead of three times, and a test names the line that fails. While you work on tests, set the environment variable `REALTIME_DEBUG_TESTS`: only the files that
-/// have changed are compiled, and breakpoints can be set.
+/// Each target of tests is compiled as a whole: macros, which take most of the time, are expanded once instead of three times. There is no debug
+/// information, because a test names the line that fails, and the compiler doesn't check its own output. While you work on tests, set the environment
+/// variable `REALTIME_DEBUG_TESTS`: only the files that have changed are compiled, and breakpoints can be set.
 let testSettings: [SwiftSetting] =
     Context.environment["REALTIME_DEBUG_TESTS"] == nil
     ? [
