@@ -10,18 +10,10 @@ struct PusherSimulationTests {
         for failure in report.failures { Issue.record("\(failure)") }
         // The runs must exercise what they check.
         guard report.runs > 40, report.failures.isEmpty else { return }
-        expect(
-            report.exercises("connects", moreThan: 4) && report.exercises("events", moreThan: 20)
-                && report.exercises("late events", moreThan: 1))
-        expect(
-            report.exercises("waits", moreThan: 4) && report.exercises("authorizations", moreThan: 4)
-                && report.exercises("immediate", moreThan: 0.25))
-        expect(
-            report.exercises("pauses", moreThan: 0.1) && report.exercises("dropped", moreThan: 0.1)
-                && report.exercises("faults", moreThan: 4))
-        expect(
-            report.exercises("gaps", moreThan: 2) && report.exercises("resumes", moreThan: 1)
-                && report.exercises("recoveries", moreThan: 0.5))
-        expect(report.exercises("delta failures", moreThan: 0.1))
+        expectEqual(
+            report.missing([
+                "connects": 4, "events": 20, "late events": 1, "waits": 4, "authorizations": 4, "immediate": 0.25, "pauses": 0.1,
+                "dropped": 0.1, "faults": 4, "gaps": 2, "resumes": 1, "recoveries": 0.5, "delta failures": 0.1,
+            ]), [])
     }
 }

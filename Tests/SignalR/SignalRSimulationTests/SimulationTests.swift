@@ -10,15 +10,10 @@ struct SignalRSimulationTests {
         for failure in report.failures { Issue.record("\(failure)") }
         // The runs must exercise what they check.
         guard report.runs > 40, report.failures.isEmpty else { return }
-        expect(
-            report.exercises("connects", moreThan: 2) && report.exercises("closings", moreThan: 1)
-                && report.exercises("faults", moreThan: 2))
-        expect(
-            report.exercises("results", moreThan: 2) && report.exercises("items", moreThan: 4) && report.exercises("uploaded", moreThan: 4))
-        expect(
-            report.exercises("notes", moreThan: 2) && report.exercises("client results", moreThan: 0.3)
-                && report.exercises("late events", moreThan: 1))
-        expect(report.exercises("resumes", moreThan: 0.05))
-        expect(report.exercises("works", moreThan: 4) && report.exercises("pauses", moreThan: 1))
+        expectEqual(
+            report.missing([
+                "connects": 2, "closings": 1, "faults": 2, "results": 2, "items": 4, "uploaded": 4, "notes": 2,
+                "client results": 0.3, "late events": 1, "resumes": 0.05, "works": 4, "pauses": 1,
+            ]), [])
     }
 }

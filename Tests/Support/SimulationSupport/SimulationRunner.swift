@@ -20,6 +20,11 @@ package struct SimulationReport: Sendable {
         }
     }
 
+    /// Returns the counts that aren't above their limits in an average run; see ``exercises(_:moreThan:)``.
+    package func missing(_ limits: KeyValuePairs<String, Double>) -> [String] {
+        limits.filter { !self.exercises($0.key, moreThan: $0.value) }.map(\.key)
+    }
+
     /// Returns whether the runs exercise what they check: whether a count is above a limit in an average run.
     ///
     /// The seeds differ each time. An average that misses the limit by less than five standard errors may do so by chance.

@@ -11,6 +11,7 @@ import Testing
     @Test func `runs that never do something don't exercise it`() async throws {
         let report = try await self.report([0, 0, 0, 0])
         expect(!report.exercises("count", moreThan: 0) && !report.exercises("another", moreThan: 0.1))
+        expectEqual(report.missing(["count": 0, "another": 0.1]), ["count", "another"])
     }
 
     @Test func `an average that misses a limit by chance isn't a failure, and one that misses it by more is`() async throws {
