@@ -60,7 +60,7 @@ import Network
     @Test func `messages of the library's own socket reach the engine without a turn of the queue`() {
         let client = self.client()
         _ = self.channel(client, EventRecorder())
-        self.queue.suspend()
+        self.queue.suspendBetweenBlocks()
         client.connect()
         self.transport.connections[0].succeed()
         self.transport.connections[0].receive([.text(Self.established)])
@@ -76,7 +76,7 @@ import Network
         let socket = MockSocket()
         let client = self.client(socket)
         _ = self.channel(client, EventRecorder())
-        self.queue.suspend()
+        self.queue.suspendBetweenBlocks()
         client.connect()
         expect(socket.calls.all == ["connect"] && client.state.value.current?.isDirect == false)
         self.queue.resume()
@@ -196,7 +196,7 @@ import Network
         let data = EventRecorder<String>()
         let channel = self.channel(client, data)
         _ = self.delegate.calls.take()
-        self.queue.suspend()
+        self.queue.suspendBetweenBlocks()
         connection.receive([.text(Self.confirmation), self.event("1")])
         connection.end(.peer(CloseCode(rawValue: 4200), "restart"))
         expect(self.delegate.calls.all.isEmpty && data.all.isEmpty)
@@ -219,7 +219,7 @@ import Network
         connection.receive([.text(Self.confirmation)])
         self.queue.sync {}
         _ = self.transport.calls.take()
-        self.queue.suspend()
+        self.queue.suspendBetweenBlocks()
         let text = String(repeating: "a", count: 300 << 10)
         for _ in 1...3 { connection.receive([self.event(text)]) }
         expect(self.transport.calls.all.isEmpty)

@@ -15,6 +15,16 @@ import RealtimeTesting
     }
 }
 
+extension DispatchQueue {
+    /// Suspends a serial queue after the blocks that it has begun or still waits to run.
+    ///
+    /// `suspend()` alone lets a block that runs go on, and that block may take what the test adds afterwards.
+    func suspendBetweenBlocks() {
+        self.sync {}
+        self.suspend()
+    }
+}
+
 /// A server, a network and a clock, with clients whose handlers run on the main queue.
 ///
 /// On the main actor, the effects of a call are complete after `settle()`.

@@ -86,7 +86,7 @@ import Network
         socket.delegate = delegate
         let old = SocketUse(socket)
         old.connect()
-        self.queue.suspend()
+        self.queue.suspendBetweenBlocks()
         expect(old.disconnect(with: .normal))
         let new = SocketUse(socket)
         self.queue.resume()
@@ -253,7 +253,7 @@ import Network
         socket.connect()
         let connection = self.transport.connections[0]
         connection.succeed()
-        self.queue.suspend()
+        self.queue.suspendBetweenBlocks()
         // Their payloads don't wait for the queue.
         let controls = [WebSocketMessage(.ping, Array(repeating: 0, count: 125)), WebSocketMessage(.pong, Array(repeating: 0, count: 125))]
         for _ in 1...10_000 { connection.receive(controls) }
@@ -267,7 +267,7 @@ import Network
         try await eventually { texts.all.count == 7 }
         expectEqual(self.transport.calls.all, ["1 resume", "1 flush"])
         // Once more, so that nothing of the first time is left.
-        self.queue.suspend()
+        self.queue.suspendBetweenBlocks()
         for _ in 1...5 { connection.receive([text]) }
         expectEqual(self.transport.calls.all.count, 2)
         connection.receive([text])
