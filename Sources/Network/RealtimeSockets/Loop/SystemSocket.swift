@@ -48,6 +48,11 @@ enum SystemSocket {
         #endif
     }
 
+    /// Refuses further connections to a socket that listens, whoever else has a descriptor of it. Not on Apple platforms, which report an error.
+    static func endListening(_ descriptor: Int32) {
+        _ = shutdown(descriptor, Int32(SHUT_RD))
+    }
+
     /// Creates a non-blocking TCP socket that child processes do not inherit and that raises no SIGPIPE.
     static func makeSocket(_ family: Int32) -> Result<Int32, SystemError> {
         #if canImport(Darwin)

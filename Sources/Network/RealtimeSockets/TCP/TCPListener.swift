@@ -37,7 +37,7 @@ package final class TCPListener: Sendable, PollHandler, TimerClient, StreamOwner
     private let loops: [EventLoop]
     private let options: Options
     private let accept: Accept
-    private let descriptor: Int32
+    let descriptor: Int32
 
     /// The state of the thread of the listener's loop.
     private struct LoopState {
@@ -213,6 +213,8 @@ package final class TCPListener: Sendable, PollHandler, TimerClient, StreamOwner
         self.loop.schedule(self, at: nil)
         self.onLoop.value.token = nil
         self.loop.deregister(token)
+        // A process that is being started has a copy of the descriptor until it runs its program. The port would stay open as long.
+        SystemSocket.endListening(self.descriptor)
         SystemSocket.close(self.descriptor)
     }
 }

@@ -137,6 +137,22 @@ struct TCPListenerTests {
         await listener.stop()
     }
 
+    #if os(Linux)
+    @Test func `a port is closed although a process that is being started still has its descriptor`() async throws {
+        let loop = try EventLoop()
+        var options = TCPListener.Options()
+        options.port = TestPort.next()
+        let listener = try TCPListener(options, loops: [loop]) { _ in nil }
+        let copy = dup(listener.descriptor)
+        await listener.stop()
+        let rejected = EventRecorder()
+        SocketStream(loop: loop, events: rejected).connect(to: "127.0.0.1", port: listener.address.port)
+        await expectEqual(rejected.ended()?.code, .refused)
+        close(copy)
+        loop.shutdown()
+    }
+    #endif
+
     @Test func `listening on a stopped loop is an error`() throws {
         let loop = try EventLoop()
         loop.shutdown()
