@@ -258,7 +258,7 @@ extension PrimusServerHandler {
         if let existing { return existing }
         // A stream waits for messages with its first request.
         if SockJSServedRules.transport(of: request) == .xhr { self.unreadSessions.withLock { $0.add(key) } }
-        let divided = DividedConnection(session, session.id, SockJSMessageDivider(), time: self.time)
+        let divided = DividedConnection(session, session.id, SockJSMessageDivider(areValid: true), time: self.time)
         let adopted: any WebSocketConnection = self.trace.map { TracedConnection(divided, session.id, $0) } ?? divided
         let events = self.connections.adopt(adopted, id: session.id) { machine, _, _ in
             machine.accepted(session.id, .sockJS(.server), request, overHTTP: true)

@@ -39,13 +39,17 @@ struct HubHTTPRules: HTTPServedConnectionRules {
         return messages.count
     }
 
+    func streamFrame(of message: WebSocketMessage) -> HTTPStreamFrame? {
+        message.bytes.contains(where: Self.isLineEnd) ? nil : HTTPStreamFrame(start: Self.field, end: Self.lineEnd + Self.lineEnd)
+    }
+
     /// Appends messages as one event, whose data a client joins with those of other events.
     private static func appendEvent(_ messages: ArraySlice<WebSocketMessage>, to body: inout [UInt8]) {
         body += Self.field
         for message in messages {
             // JSON contains no line ends. A text of a test can.
             var start = 0
-            while let end = message.bytes[start...].firstIndex(where: { $0 == UInt8(ascii: "\n") || $0 == UInt8(ascii: "\r") }) {
+            while let end = message.bytes[start...].firstIndex(where: Self.isLineEnd) {
                 body += message.bytes[start..<end] + Self.lineEnd + Self.field
                 start = message.bytes[end...].starts(with: Self.lineEnd) ? end + 2 : end + 1
             }
@@ -53,6 +57,8 @@ struct HubHTTPRules: HTTPServedConnectionRules {
         }
         body += Self.lineEnd + Self.lineEnd
     }
+
+    private static func isLineEnd(_ byte: UInt8) -> Bool { byte == UInt8(ascii: "\n") || byte == UInt8(ascii: "\r") }
 
     private static let field = Array("data: ".utf8)
     private static let lineEnd = Array("\r\n".utf8)

@@ -27,6 +27,10 @@ private struct TextRules: HTTPServedConnectionRules {
         return min(3, messages.count)
     }
 
+    func streamFrame(of message: WebSocketMessage) -> HTTPStreamFrame? {
+        message.kind == .text ? HTTPStreamFrame(start: Array("large ".utf8), end: Array(";".utf8)) : nil
+    }
+
     func answer(_ body: [UInt8]) -> HTTPResponse { HTTPResponse(HTTPResponseHead(status: 200), body: body) }
 
     func ending(_ code: CloseCode, reason: String) -> HTTPResponse {
@@ -57,6 +61,8 @@ private struct TextRules: HTTPServedConnectionRules {
     /// Records the answer to a request.
     private final class Responder: HTTPResponder {
         let answers = EventRecorder<String>()
+        /// Where the bytes are in memory that were written.
+        let addresses = EventRecorder<Int>()
         private let onDisconnect = Lock<(@Sendable () -> Void)?>(nil)
         private let onWriting = Lock<(@Sendable (Bool) -> Void)?>(nil)
         /// Whether the client reads slowly from the first byte on.
@@ -71,6 +77,7 @@ private struct TextRules: HTTPServedConnectionRules {
         func begin(_ head: HTTPResponseHead) { self.answers.record("begin \(head.status)") }
         func write(_ bytes: [UInt8]) {
             self.answers.record(String(decoding: bytes, as: UTF8.self))
+            self.addresses.record(bytes.withUnsafeBytes { Int(bitPattern: $0.baseAddress) })
             if self.isSlow { self.writing(paused: true) }
         }
         func end() { self.answers.record("end") }
@@ -254,6 +261,22 @@ private struct TextRules: HTTPServedConnectionRules {
         expectEqual(stream.answers.all, ["begin 200", "prelude;", "a;b;", "c;"])
         stream.disconnect()
         expect(fixture.log == ["opened 200", "closed closed"] && fixture.hasEnded)
+    }
+
+    @Test func `a large message isn't copied for each stream, and keeps its place among others`() {
+        let large = WebSocketMessage.text(String(repeating: "x", count: 64 << 10))
+        let address = large.bytes.withUnsafeBytes { Int(bitPattern: $0.baseAddress) }
+        for _ in 1...2 {
+            let fixture = Fixture(TextRules(isStream: true))
+            let stream = fixture.wait()
+            for message in [.text("a"), .text("b"), large, .text("c"), WebSocketMessage(.binary, large.bytes)] {
+                fixture.connection.enqueue(message)
+            }
+            fixture.connection.flush()
+            let text = String(decoding: large.bytes, as: UTF8.self)
+            expectEqual(stream.answers.all, ["begin 200", "prelude;", "a;b;", "large ", text, ";", "c;", text + ";"])
+            expectEqual(stream.addresses.all.map { $0 == address }, [false, false, false, true, false, false, false])
+        }
     }
 
     @Test func `a stream ends at its limit, and the next one continues without a gap`() {

@@ -491,6 +491,20 @@ import Testing
         echo.cancel()
     }
 
+    @Test(arguments: ["xhr_streaming", "eventsource"], ["", "100%"])
+    func `a large message has the frame of others, and escapes where they have some`(transport: String, end: String) async throws {
+        let (test, echo) = try await self.start()
+        let stream = try test.start("/primus/0/s/\(transport)", method: transport == "eventsource" ? "GET" : "POST")
+        let opening = stream.body
+        let text = String(repeating: "x", count: 100_000) + end
+        try expectEqual(test.start("/primus/0/s/xhr_send", method: "POST", body: #"["\"\#(text)\""]"#).status, 204)
+        try expectEqual(test.start("/primus/0/s/xhr_send", method: "POST", body: "[\"1\"]").status, 204)
+        let frames = [#"a["\"\#(text)\""]"#, "a[\"1\"]"]
+        let events = frames.map { "data: \($0.replacing("%", with: "%25"))\r\n\r\n" }
+        expect(stream.body == opening + (transport == "eventsource" ? events : frames.map { $0 + "\n" }).joined())
+        echo.cancel()
+    }
+
     // MARK: The cookie for balancers
 
     private func startWithCookie() async throws -> ServerUnderTest { try await self.start { $0.sessionCookie = "JSESSIONID" }.test }

@@ -570,6 +570,9 @@ import Testing
         expect(
             stream.body.dropFirst(":\r\ndata: {}\u{1E}\r\n\r\n".utf16.count - 3)
                 .hasSuffix("data: a\r\ndata: b\r\ndata: c\r\ndata: d\r\n\r\ndata: \r\ndata: \r\n\r\ndata: \r\n\r\n"))
+        let large = String(repeating: "x", count: 100_000)
+        for text in [large, large + "\n" + large] { test.server.send(text, to: id) }
+        expect(stream.body.hasSuffix("\r\n\r\ndata: \(large)\r\n\r\ndata: \(large)\r\ndata: \(large)\r\n\r\n"))
         stream.pauseReading()
         for number in 1...2 { try await test.hub.clients.all.send("Note", number) }
         stream.resumeReading()

@@ -93,7 +93,10 @@ package enum EngineIOPayload {
 
     /// Appends a packet as text, with the bytes of a binary message in Base64.
     private static func append(_ packet: WebSocketMessage, _ version: EngineIOVersion, to output: inout [UInt8]) {
-        guard packet.kind == .binary else { return output += packet.bytes }
+        guard packet.kind == .binary else {
+            // The body of a single packet is not a copy of it.
+            return output.isEmpty ? output = packet.bytes : output.append(contentsOf: packet.bytes)
+        }
         output.append(self.base64)
         guard version == .v3, let kind = packet.bytes.first else { return Base64.append(packet.bytes, to: &output) }
         output.append(UInt8(ascii: "0") + kind)

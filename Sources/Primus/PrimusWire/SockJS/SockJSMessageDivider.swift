@@ -6,14 +6,18 @@ package struct SockJSMessageDivider: MessageDivider {
     /// The size of an array that can't have many more elements than fit into a part.
     private static var sizeOfSmallArray: Int { 2 * Self.messagesPerTurn }
 
-    package init() {}
+    /// Whether the arrays were validated where they were received.
+    private let areValid: Bool
+
+    /// - Parameter areValid: Whether the arrays were validated where they were received, so that it isn't done twice.
+    package init(areValid: Bool = false) { self.areValid = areValid }
 
     package func divides(_ kind: WebSocketMessage.Kind, byteCount: Int) -> Bool { kind == .text && byteCount > Self.sizeOfSmallArray }
 
     package mutating func appendPart(
         of kind: WebSocketMessage.Kind, _ bytes: UnsafeRawBufferPointer, from position: inout Int, to batch: inout MessageBatch
     ) -> CloseReason? {
-        if position == 0, !Self.isArray(bytes) {
+        if position == 0, !self.areValid, !Self.isArray(bytes) {
             // It ends the connection.
             batch.append(kind, bytes)
             position = bytes.count
