@@ -245,6 +245,18 @@ public final class PrimusConnectOptions: NSObject, NSCopying, @unchecked Sendabl
         set { self.change { $0.configure = newValue } }
     }
 
+    /// The settings without those that may contain secrets.
+    public override var description: String {
+        let values = self.current
+        let fields = [
+            "strategy: \(values.strategy)", "timeout: \(values.timeout)", "ping: \(values.ping)", "pong: \(values.pong)",
+            "autodetect: \(values.autodetect)", "manual: \(values.manual)", "websockets: \(values.websockets)",
+            "transformer: \(values.transformer ?? "nil")", "parser: \(values.parser ?? "nil")",
+            "plugins: [\(values.plugins.keys.sorted().joined(separator: ", "))]", "reconnect: \(values.reconnect)",
+        ]
+        return "PrimusConnectOptions(\(fields.joined(separator: ", ")))"
+    }
+
     /// Returns independent settings with the same values.
     public func copy(with zone: NSZone? = nil) -> Any {
         var values = self.current

@@ -13,7 +13,7 @@ extension PrimusConnectOptions: CustomReflectable {
 
 extension PrimusURLOptions: CustomReflectable {
     /// A mirror without the path and the query, which may be secret.
-    public var customMirror: Mirror { Mirror(self, children: ["host": self.host, "port": self.port, "secure": self.secure]) }
+    public var customMirror: Mirror { Mirror(self, children: ["origin": self.origin]) }
 }
 
 extension PrimusListener: Redacting {
@@ -22,4 +22,42 @@ extension PrimusListener: Redacting {
 
 extension PrimusAcknowledgement: Redacting {
     package var visibleFields: [(name: String, value: Any?)] { [("event", self.event.name)] }
+}
+
+extension PrimusLifecycle: Redacting {
+    package var visibleFields: [(name: String, value: Any?)] { [] }
+}
+
+extension PrimusReadyState: CustomStringConvertible {
+    /// The name of the state, such as `open`.
+    public var description: String {
+        switch self {
+        case .closed: "closed"
+        case .opening: "opening"
+        case .open: "open"
+        }
+    }
+}
+
+extension PrimusErrorCode: CustomStringConvertible {
+    /// The name of the code, such as `unableToRetry`.
+    public var description: String {
+        switch self {
+        case .unableToRetry: "unableToRetry"
+        case .connectionTimeout: "connectionTimeout"
+        case .other: "other"
+        }
+    }
+}
+
+extension PrimusReconnectionStrategy: CustomStringConvertible {
+    /// The name of the strategy, such as `online`.
+    public var description: String {
+        switch self {
+        case .unknown: "unknown"
+        case .timeout: "timeout"
+        case .disconnect: "disconnect"
+        case .online: "online"
+        }
+    }
 }

@@ -9,7 +9,10 @@ import RealtimeSystem
 #if canImport(ObjectiveC)
 @objcMembers
 #endif
-public final class SocketRocketClient: NSObject, Sendable {}
+public final class SocketRocketClient: NSObject, Sendable {
+    /// The name of the class.
+    public override var description: String { "SocketRocketClient" }
+}
 
 /// A transformer of your own, for ``PrimusConnectOptions/transformerClass``: how packets travel in the messages of a WebSocket.
 public protocol TransformerProtocol: AnyObject, PrimusCustomTransformer {
@@ -63,7 +66,10 @@ public protocol PluginProtocol: AnyObject {
 #if canImport(ObjectiveC)
 @objc(PrimusEmitter)
 #endif
-public final class PrimusEmitterPlugin: NSObject, Sendable {}
+public final class PrimusEmitterPlugin: NSObject, Sendable {
+    /// The name of the class.
+    public override var description: String { "PrimusEmitterPlugin" }
+}
 
 /// Answers an event of the server that asks for an acknowledgement: the last argument of its listeners.
 ///
@@ -113,8 +119,10 @@ public final class PrimusURLOptions: NSObject, Sendable {
         self.target = Lock((String(parts.first ?? "/"), parts.count > 1 ? String(parts[1]) : ""))
     }
 
-    /// The host, the port, and whether TLS is used. The path and the query may be secret.
-    public override var description: String { "PrimusURLOptions(host: \(self.host), port: \(self.port), secure: \(self.secure))" }
+    /// The scheme, the host and the port. The rest may be secret.
+    public override var description: String { "PrimusURLOptions(\(self.origin))" }
+
+    var origin: String { Endpoint(scheme: self.secure ? "https" : "http", host: self.host, port: self.port, target: "/").origin }
 
     func endpoint(_ endpoint: Endpoint) -> Endpoint {
         let (pathname, query) = self.target.withLock { $0 }

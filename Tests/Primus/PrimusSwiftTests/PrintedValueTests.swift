@@ -112,19 +112,22 @@ import Testing
             (client.messages, "EventSequence<PrimusMessage>(dropped: 0, endReason: nil)"),
         ]
         for (value, text) in texts { expectEqual("\(value)", text) }
-        let others: [Any] = [
-            PrimusServerConfiguration(), PrimusServerFaults(), memory.server, client, client.configuration, PrimusBackoff(),
-            PrimusBufferLimit(), PrimusQueuePolicy.dropOldest(1), memory.network, memory.clock, client.updates(),
-        ]
-        for value in others { expectNil(PrintedText.internals(of: value)) }
+        for value in [memory.network, memory.clock, client.updates()] as [Any] { expectNil(PrintedText.internals(of: value)) }
     }
 
     @Test func `sets and options print their names`() {
         expectEqual("\(PrimusServerPlugins.all)", "emitter, emit, multiplex, substream, responder")
         expectEqual("\(PrimusPluginHooks([.opened, .url]))", "opened, url")
         expectEqual("\(PrimusStandardPlugin.emitter)", "emitter")
+        let connectOptions = PrimusConnectOptions(strategy: [.online, .timeout])
+        connectOptions.plugins = ["emitter": PrimusEmitterPlugin.self]
+        let text =
+            "PrimusConnectOptions(strategy: [online, timeout], timeout: 10.0, ping: 25.0, pong: 10.0, autodetect: true, manual: false, "
+        expect("\(connectOptions)".hasPrefix(text) && "\(connectOptions)".contains("plugins: [emitter], "), "\(connectOptions)")
+        expectEqual("\([PrimusReadyState.open])", "[open]")
+        expectEqual("\([PrimusErrorCode.other])", "[other]")
         expect("\(PrimusReconnectOptions())".hasPrefix("PrimusReconnectOptions(attempt: 1, backoff: false, "))
         let options = PrimusURLOptions(Endpoint(scheme: "https", host: "host", port: 1, target: "/a?token=secret"))
-        expectEqual("\(options)", "PrimusURLOptions(host: host, port: 1, secure: true)")
+        expectEqual("\(options)", "PrimusURLOptions(https://host:1)")
     }
 }
