@@ -48,8 +48,9 @@ enum SystemSocket {
         #endif
     }
 
-    /// Refuses further connections to a socket that listens, whoever else has a descriptor of it. Not on Apple platforms, which report an error.
+    /// Refuses further connections to a socket that listens, also while another process has a descriptor of it.
     static func endListening(_ descriptor: Int32) {
+        // Systems of Apple report an error, and the socket listens until its last descriptor is closed.
         _ = shutdown(descriptor, Int32(SHUT_RD))
     }
 
