@@ -34,6 +34,11 @@ struct HubHTTPRules: HTTPServedConnectionRules {
     }
 
     func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout [UInt8]) -> Int {
+        // The answer to a poll with a single message, or with a large one, is not a copy of it.
+        if !self.isStream, let first = messages.first, messages.count == 1 || first.bytes.count >= 64 << 10 {
+            body = first.bytes
+            return 1
+        }
         body.reserveCapacity(messages.reduce(16) { $0 + $1.bytes.count })
         if self.isStream { Self.appendEvent(messages, to: &body) } else { for message in messages { body += message.bytes } }
         return messages.count

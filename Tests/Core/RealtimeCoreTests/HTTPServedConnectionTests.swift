@@ -13,6 +13,7 @@ private struct TextRules: HTTPServedConnectionRules {
     var second = HTTPSecondRequest.replaces
     var replacedStatus = 200
     var closeTimeout = Duration.seconds(5)
+    var sharesLargeTexts = false
 
     func waiting(_ request: HTTPRequestHead) -> HTTPWaitingAnswer {
         if request.path == "/first" { return .respond(HTTPResponse(status: 200, text: "welcome")) }
@@ -28,7 +29,11 @@ private struct TextRules: HTTPServedConnectionRules {
     }
 
     func streamFrame(of message: WebSocketMessage) -> HTTPStreamFrame? {
-        message.kind == .text ? HTTPStreamFrame(start: Array("large ".utf8), end: Array(";".utf8)) : nil
+        self.sharesLargeTexts && message.kind == .text ? HTTPStreamFrame(start: Array("large ".utf8), end: Array(";".utf8)) : nil
+    }
+
+    func answer(with message: WebSocketMessage) -> (head: HTTPResponseHead, frame: HTTPStreamFrame)? {
+        self.streamFrame(of: message).map { (HTTPResponseHead(status: 203), $0) }
     }
 
     func answer(_ body: [UInt8]) -> HTTPResponse { HTTPResponse(HTTPResponseHead(status: 200), body: body) }
@@ -267,7 +272,7 @@ private struct TextRules: HTTPServedConnectionRules {
         let large = WebSocketMessage.text(String(repeating: "x", count: 64 << 10))
         let address = large.bytes.withUnsafeBytes { Int(bitPattern: $0.baseAddress) }
         for _ in 1...2 {
-            let fixture = Fixture(TextRules(isStream: true))
+            let fixture = Fixture(TextRules(isStream: true, sharesLargeTexts: true))
             let stream = fixture.wait()
             for message in [.text("a"), .text("b"), large, .text("c"), WebSocketMessage(.binary, large.bytes)] {
                 fixture.connection.enqueue(message)
@@ -276,6 +281,21 @@ private struct TextRules: HTTPServedConnectionRules {
             let text = String(decoding: large.bytes, as: UTF8.self)
             expectEqual(stream.answers.all, ["begin 200", "prelude;", "a;b;", "large ", text, ";", "c;", text + ";"])
             expectEqual(stream.addresses.all.map { $0 == address }, [false, false, false, true, false, false, false])
+        }
+    }
+
+    @Test func `a large message isn't copied for each poll, and is the only one in its answer`() {
+        let large = WebSocketMessage.text(String(repeating: "x", count: 64 << 10))
+        let address = large.bytes.withUnsafeBytes { Int(bitPattern: $0.baseAddress) }
+        for _ in 1...2 {
+            let fixture = Fixture(TextRules(sharesLargeTexts: true))
+            for message in [large, .text("a"), WebSocketMessage(.binary, large.bytes)] { fixture.connection.enqueue(message) }
+            fixture.connection.flush()
+            let poll = fixture.wait()
+            let text = String(decoding: large.bytes, as: UTF8.self)
+            expectEqual(poll.answers.all, ["begin 203", "large ", text, ";", "end"])
+            expectEqual(poll.addresses.all.map { $0 == address }, [false, true, false])
+            expectEqual(fixture.wait().answers.all, ["200 a;\(text);"])
         }
     }
 

@@ -98,7 +98,8 @@ import Testing
         let spec = PrimusSpec(version: "8", heartbeat: .none)
         let retry = PrimusRetry(attempt: 1, limit: 10, delay: .seconds(1), elapsed: .zero)
         return [
-            Self.error, Self.error.code, PrimusErrorCode.unableToRetry, PrimusState.closed(Self.error), PrimusUpdate.reconnect(retry), retry,
+            Self.error, Self.error.code, PrimusErrorCode.unableToRetry, PrimusState.closed(Self.error), PrimusUpdate.reconnect(retry),
+            retry,
             PrimusBackoff(), PrimusBufferLimit(), PrimusQueuePolicy.dropOldest(1), PrimusWriteMode.queue, PrimusRetryPolicy.none,
             PrimusRetryContext(retryCount: 1, elapsed: .zero, reason: Self.error), PrimusStrategies.all, PrimusDetection.automatic,
             PrimusDialect(transformer: .websockets, parser: .json, heartbeat: PrimusSpec.Heartbeat.none, version: "8"),

@@ -298,18 +298,30 @@ private final class HTTPScript: ListenerHandler {
     }
 
     /// A client whose polls are answered immediately, after those that open the connection.
-    private static func answeringPolls(with body: String) async throws -> Fixture {
-        try await Self.fixture(.longPolling) { _ in
+    private static func answeringPolls(with body: [UInt8], _ format: HubFormat) async throws -> Fixture {
+        try await Self.fixture(.longPolling) {
+            if format == .messagePack { $0.hubProtocol = .messagePack }
         } _: { request, number, _, responder in
             guard request == .get, number > 2 else { return false }
-            responder.respond(HTTPResponse(status: 200, text: body))
+            responder.respond(HTTPResponse(HTTPResponseHead(status: 200), body: body))
             return true
         }
     }
 
-    @Test(arguments: ["", "\u{1E}\u{1E}", "{\"type\":6}\u{1E}", "{\"type\":6}\u{1E}{\"type\":99}\u{1E}", "{\"type\":77}\u{1E}"])
-    func `polls that are answered immediately without a message are sent with pauses`(body: String) async throws {
-        let test = try await Self.answeringPolls(with: body)
+    private static let withoutMessage: [(HubFormat, [UInt8])] =
+        ["", "\u{1E}\u{1E}", "{\"type\":6}\u{1E}", "{\"type\":6}\u{1E}{\"type\":99}\u{1E}", "{\"type\":77}\u{1E}"].map {
+            (.json, Array($0.utf8))
+        }
+        + [
+            (.json, [UInt8](repeating: 0x20, count: 300)),
+            (.json, Array(String(repeating: "{\"type\":6}\u{1E}", count: 100).utf8)),
+            (.messagePack, []), (.messagePack, [0, 0]), (.messagePack, [2, 0x91, 6]), (.messagePack, [2, 0x91, 6, 2, 0x91, 99]),
+            (.messagePack, [UInt8](repeating: 0, count: 300)), (.messagePack, (1...100).flatMap { _ in [2, 0x91, 6] as [UInt8] }),
+        ]
+
+    @Test(arguments: Self.withoutMessage)
+    func `polls that are answered immediately without a message are sent with pauses`(format: HubFormat, body: [UInt8]) async throws {
+        let test = try await Self.answeringPolls(with: body, format)
         try await test.client.start()
         let before = test.script.count(.get)
         var seconds = 0
@@ -323,9 +335,33 @@ private final class HTTPScript: ListenerHandler {
         expect(seconds >= 15, "ten polls in \(seconds) seconds")
     }
 
-    @Test(arguments: ["<html>maintenance</html>", "maintenance", #"{"error":"maintenance"}"#, "\n<!doctype html>"])
-    func `polls that are answered with something else end the connection`(body: String) async throws {
-        let test = try await Self.answeringPolls(with: body)
+    /// Parts of a long message, as far as a client can tell.
+    @Test(
+        arguments: [
+            (.json, Array(#"{"arguments":""#.utf8) + [UInt8](repeating: 0x78, count: 300)),
+            (.messagePack, [0xff, 0xff, 0xff, 0x07, 0x95] + [UInt8](repeating: 1, count: 300)),
+        ] as [(HubFormat, [UInt8])])
+    func `polls that are answered with parts of a message that never ends are sent with pauses`(
+        format: HubFormat, body: [UInt8]
+    ) async throws {
+        let test = try await Self.answeringPolls(with: body, format)
+        try await test.client.start()
+        let before = test.script.count(.get)
+        for _ in 1...50 { test.clock.advance(by: .milliseconds(100)) }
+        expect(test.client.isConnected)
+        let count = test.script.count(.get) - before
+        expect(count <= 10, "\(count) polls in 5 seconds")
+    }
+
+    private static let pages = [
+        "<html>maintenance</html>", "maintenance", #"{"error":"maintenance"}"#, "\n<!doctype html>",
+        "{" + String(repeating: "x", count: 300), #"{"error":"\#(String(repeating: "maintenance ", count: 500))"}"#,
+        "{\"type\":6}\u{1E}<html>maintenance</html>",
+    ]
+
+    @Test(arguments: HubFormat.allCases, Self.pages)
+    func `polls that are answered with something else end the connection`(format: HubFormat, page: String) async throws {
+        let test = try await Self.answeringPolls(with: Array(page.utf8), format)
         try await test.client.start()
         try await eventually {
             test.clock.advance(by: .milliseconds(100))
@@ -532,7 +568,7 @@ private final class HTTPScript: ListenerHandler {
         try await eventually { received.all == Array(0..<40) }
         let call = Task { try await test.client.invoke("Method") }
         try await eventually { test.client.driver.read { $0.callCount == 1 } }
-        try await test.send(format == .messagePack ? [0xE9, 0x07] : [UInt8(ascii: "{")])
+        try await test.send(format == .messagePack ? [0xE9, 0x07] : Array(#"{"x"#.utf8))
         for _ in 0..<3 { try await test.send([UInt8](repeating: 0x78, count: 500)) }
         let error = await hubError { try await call.value }
         expectEqual(error?.code, .invalidMessage, "\(error.map { "\($0)" } ?? "")")

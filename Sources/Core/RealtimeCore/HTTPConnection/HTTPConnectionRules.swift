@@ -65,7 +65,9 @@ extension HTTPResponse {
     /// Whether the body is a page of HTML or an object in JSON: the answer of a proxy or of another service, and not that of a server which has
     /// taken messages. The status says nothing: the page at which a user signs in to a network often has 200.
     package var isOfOtherService: Bool {
-        let first = self.body.first {
+        // Also behind a byte order mark, with which files of some editors begin.
+        let text = self.body.starts(with: ServerSentEventDecoder.byteOrderMark) ? self.body[3...] : self.body[...]
+        let first = text.first {
             $0 != UInt8(ascii: " ") && $0 != UInt8(ascii: "\n") && $0 != UInt8(ascii: "\r") && $0 != UInt8(ascii: "\t")
         }
         return first == UInt8(ascii: "<") || first == UInt8(ascii: "{")

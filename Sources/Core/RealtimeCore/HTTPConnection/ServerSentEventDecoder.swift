@@ -7,7 +7,7 @@ import RealtimeSystem
 ///
 /// Source: the section "Server-sent events" of the HTML standard.
 package struct ServerSentEventDecoder: Sendable {
-    private static let byteOrderMark: [UInt8] = [0xEF, 0xBB, 0xBF]
+    static let byteOrderMark: [UInt8] = [0xEF, 0xBB, 0xBF]
     /// The size of `data: `, which doesn't count for the limit.
     private static let fieldSize = 6
     /// The capacity above which a buffer isn't kept for the next event.

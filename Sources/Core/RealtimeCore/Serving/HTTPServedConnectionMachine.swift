@@ -390,8 +390,15 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
             switch self.waiting {
             case .none, .stream(_, _, isPaused: true): break sending
             case .poll(let id, _):
-                let body = self.encode(self.output)
-                commands.append(.respond(id, self.rules.answer(body)))
+                if let message = self.output.first, Self.isLarge(message), let (head, frame) = self.rules.answer(with: message) {
+                    commands.append(.begin(id, head))
+                    self.sent(1)
+                    _ = Self.write(message, frame, id, &commands)
+                    commands.append(.end(id))
+                } else {
+                    let body = self.encode(self.output)
+                    commands.append(.respond(id, self.rules.answer(body)))
+                }
                 self.waiting = self.noRequest(now: now)
             case .stream(let id, let bytes, let isPaused):
                 let count = bytes + self.write(id, &commands)
@@ -427,6 +434,12 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
             return body.count
         }
         self.sent(1)
+        return Self.write(message, frame, id, &commands)
+    }
+
+    private static func write(
+        _ message: WebSocketMessage, _ frame: HTTPStreamFrame, _ id: ExchangeID, _ commands: inout [Command]
+    ) -> Int {
         if !frame.start.isEmpty { commands.append(.write(id, frame.start)) }
         commands.append(.write(id, message.bytes))
         commands.append(.write(id, frame.end))

@@ -39,6 +39,12 @@ package protocol HTTPServedConnectionRules: Sendable {
     /// - Returns: `nil` if the message is sent with other bytes, which ``encode(_:into:)`` determines. By default.
     mutating func streamFrame(of message: WebSocketMessage) -> HTTPStreamFrame?
 
+    /// Returns the head of the answer to a poll with one large message, and what surrounds it there, so that its bytes are sent without a copy for
+    /// each client.
+    ///
+    /// - Returns: `nil` if the message is sent with other bytes, or if ``encode(_:into:)`` doesn't copy it. By default.
+    mutating func answer(with message: WebSocketMessage) -> (head: HTTPResponseHead, frame: HTTPStreamFrame)?
+
     /// Returns the answer to a poll.
     ///
     /// - Parameter body: The encoded messages; empty if the time limit of the poll is up.
@@ -75,6 +81,7 @@ extension HTTPServedConnectionRules {
     package var endsWithLostRequest: Bool { self.orphanTimeout <= .zero }
     package var closeTimeout: Duration { .seconds(5) }
     package mutating func streamFrame(of message: WebSocketMessage) -> HTTPStreamFrame? { nil }
+    package mutating func answer(with message: WebSocketMessage) -> (head: HTTPResponseHead, frame: HTTPStreamFrame)? { nil }
     package mutating func replaced() -> HTTPResponse { self.answer([]) }
     package mutating func ended(_ reason: CloseReason?) -> HTTPResponse { self.rejection(nil) }
 }

@@ -86,6 +86,10 @@ struct SockJSServedRules: HTTPServedConnectionRules {
         }
     }
 
+    func answer(with message: WebSocketMessage) -> (head: HTTPResponseHead, frame: HTTPStreamFrame)? {
+        (Self.head, HTTPStreamFrame(end: [Self.lineFeed]))
+    }
+
     func answer(_ body: [UInt8]) -> HTTPResponse { HTTPResponse(Self.head, body: body) }
 
     /// The frame with the code precedes this answer.

@@ -126,12 +126,12 @@ package struct HubPollingRules: HTTPConnectionRules {
     private let requests: HubHTTPRequests
     private let pollTimeout: Duration
     private var polls = 0
-    private var check: HubPollCheck?
+    private var check: HubPollCheck
 
     /// - Parameter pollTimeout: The time limit for the answer to a poll.
     package init(_ requests: HubHTTPRequests, pollTimeout: Duration) {
         (self.requests, self.pollTimeout) = (requests, pollTimeout)
-        if requests.format == .json { self.check = HubPollCheck() }
+        self.check = HubPollCheck(requests.format)
     }
 
     package var isStream: Bool { false }
@@ -160,22 +160,19 @@ package struct HubPollingRules: HTTPConnectionRules {
 
     /// A body is bytes of the connection, whose boundaries mean nothing. Text in it isn't validated yet.
     package mutating func decode(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(TransportError) {
-        if let problem = self.check?.read(bytes) {
-            let message = "\(self.requests.endpoint) answered a poll with \"\(problem)\", which isn't a message of SignalR."
-            throw TransportError(.protocolViolation, "\(message) Check that no proxy answers in place of the server.")
-        }
-        batch.append(.binary, bytes)
+        let (count, problem) = self.check.read(bytes)
+        if count > 0 { batch.append(.binary, UnsafeRawBufferPointer(rebasing: bytes[..<count])) }
+        guard let problem else { return }
+        let message = "\(self.requests.endpoint) answered a poll with \"\(problem)\", which isn't a message of SignalR."
+        throw TransportError(.protocolViolation, "\(message) Check that no proxy answers in place of the server.")
     }
 
     package mutating func bodyEnded(into batch: inout MessageBatch) -> HTTPVerdict {
-        self.check?.bodyEnded()
+        self.check.bodyEnded()
         return .proceed
     }
 
-    package func hasMessages(_ batch: borrowing MessageBatch) -> Bool {
-        if self.check?.hasEndedRecord == true, !batch.entries.isEmpty { return true }
-        return batch.bytes.withUnsafeBytes { HubPollCheck.hasMessages($0, self.requests.format) }
-    }
+    package func hasMessages(_ batch: borrowing MessageBatch) -> Bool { !batch.entries.isEmpty && self.check.hasMessage }
 
     /// After a ping, ASP.NET Core ends a connection that sends no others within its limit, which no client does over long polling.
     package func sendingRequest(_ messages: ArraySlice<WebSocketMessage>) -> (request: HTTPRequest, count: Int) {
@@ -188,90 +185,6 @@ package struct HubPollingRules: HTTPConnectionRules {
         .request(
             HTTPRequest(
                 "DELETE", self.requests.endpoint, connectTimeout: self.requests.connectTimeout, idleTimeout: self.requests.connectTimeout))
-    }
-}
-
-/// Recognizes bodies that no server of SignalR sends, such as the page of a proxy, which the reader of messages would take for the beginning of a
-/// long record.
-struct HubPollCheck: Sendable {
-    private static let separator: UInt8 = 0x1e
-    /// The size up to which a body is kept.
-    private static let limit = 4096
-
-    /// Whether a record begins with the next byte.
-    private var isBetweenRecords = true
-    /// Whether the part that was read last has the end of a record that began before it.
-    private(set) var hasEndedRecord = false
-    /// The body in progress, if it began with a record that hasn't ended.
-    private var unfinished: [UInt8]?
-    /// A body that was a whole object, after which only the end of the record can follow.
-    private var object: [UInt8]?
-
-    /// Reads a part of a body.
-    ///
-    /// - Returns: The beginning of something that isn't a message, if there is one.
-    mutating func read(_ bytes: UnsafeRawBufferPointer) -> String? {
-        guard let first = bytes.first(where: { $0 != UInt8(ascii: " ") && $0 != UInt8(ascii: "\n") && $0 != UInt8(ascii: "\r") }),
-            let last = bytes.last
-        else { return nil }
-        self.hasEndedRecord = !self.isBetweenRecords && bytes.contains(Self.separator)
-        if let object = self.object.take(), first != Self.separator { return Excerpt.of(bytes: object, limit: 100) }
-        if self.isBetweenRecords {
-            guard first == UInt8(ascii: "{") || first == Self.separator else { return Excerpt.of(bytes: bytes, limit: 100) }
-            self.unfinished = []
-        }
-        if let before = self.unfinished {
-            let isKept = before.count + bytes.count <= Self.limit && !bytes.contains(Self.separator)
-            self.unfinished = isKept ? before + bytes : nil
-        }
-        self.isBetweenRecords = last == Self.separator
-        return nil
-    }
-
-    mutating func bodyEnded() {
-        guard let body = self.unfinished.take(), (try? JSONValue(parsing: body))?.object != nil else { return }
-        self.object = body
-    }
-
-    /// The size of a body that may be a part of a message. A server that cuts messages does so because they are long.
-    private static let partSize = 256
-
-    /// Returns whether bytes contain a message that isn't a ping, or one that can't be recognized at a glance, or may be a part of one.
-    static func hasMessages(_ bytes: UnsafeRawBufferPointer, _ format: HubFormat) -> Bool {
-        bytes.count >= self.partSize || (format == .json ? self.hasRecords(bytes) : self.hasFrames(bytes))
-    }
-
-    private static let types: Set<UInt8> = [1, 2, 3, 4, 5, 7, 8, 9]
-
-    private static func hasRecords(_ bytes: UnsafeRawBufferPointer) -> Bool {
-        var start = 0
-        while let end = bytes.position(of: self.separator, from: start) {
-            let record = UnsafeRawBufferPointer(rebasing: bytes[start..<end])
-            if !record.isEmpty, self.type(of: record).map(self.types.contains) ?? true { return true }
-            start = end + 1
-        }
-        return false
-    }
-
-    /// Returns the type of a record that is written without spaces.
-    private static func type(of record: UnsafeRawBufferPointer) -> UInt8? {
-        let name = Array("\"type\":".utf8)
-        guard record.count > name.count + 2, record[1...].starts(with: name) else { return nil }
-        let digits = record[(name.count + 1)...].prefix { $0 >= UInt8(ascii: "0") && $0 <= UInt8(ascii: "9") }
-        guard !digits.isEmpty else { return nil }
-        return digits.count == 1 ? digits[digits.startIndex] - UInt8(ascii: "0") : .max
-    }
-
-    private static func hasFrames(_ bytes: UnsafeRawBufferPointer) -> Bool {
-        var start = 0
-        while start + 2 < bytes.count {
-            // A ping, and any other message that is an array with a type only, has a length of one byte.
-            let size = Int(bytes[start])
-            guard size < 0x80, size > 1, bytes[start + 1] & 0xf0 == 0x90, bytes[start + 2] < 0x80 else { return true }
-            if self.types.contains(bytes[start + 2]) { return true }
-            start += 1 + size
-        }
-        return false
     }
 }
 
