@@ -24,6 +24,7 @@ final class PrimusServerHandler: ListenerHandler {
     let sharedBacklog: SharedBacklog
     /// Whether the server's own listener has a loopback address.
     private let isOnLoopback = Lock(false)
+    private let refusedOrigins = Lock(RefusedOrigins())
 
     /// - Parameter seed: The seed of that number; `nil` to take it from the system's random numbers.
     init(
@@ -305,12 +306,14 @@ final class PrimusServerHandler: ListenerHandler {
         let isLocalHost = request.headers["Host"].map(LoopbackName.matches(hostField:))
         // A server with a shared listener doesn't know its address, and browsers state the one that they use.
         guard isLocalHost ?? false || self.isOnLoopback.withLock({ $0 }) else { return nil }
-        let isLocalPage = request.headers["Origin"].map { LoopbackName.host(of: $0) != nil } ?? true
-        if isLocalHost ?? true, isLocalPage { return nil }
-        return Self.text(
-            403,
-            "The server is reachable only locally, and refuses the pages of other hosts. To accept them, set allowsForeignOrigins, or the option "
-                + "--allow-foreign-origins of the tool.")
+        let foreignPage = request.headers["Origin"].flatMap { LoopbackName.host(of: $0) == nil ? $0 : nil }
+        let foreignHost = isLocalHost == false ? request.headers["Host"].map { "http://\($0)" } : nil
+        guard let origin = foreignPage ?? foreignHost else { return nil }
+        let text = RefusedOrigins.text(
+            for: origin, advice: "To accept them, set allowsForeignOrigins, or the option --allow-foreign-origins of the tool.")
+        let level = self.refusedOrigins.withLock { $0.level(for: origin) }
+        self.connections.driver.step { _, _, effects in effects.log(level, text) }
+        return Self.text(403, text)
     }
 
     /// The response to a request of a page whose origin isn't one, or with a method that Primus doesn't allow pages; `nil` for others.

@@ -13,8 +13,7 @@ final class SignalRServerHandler: ListenerHandler {
         var faults = SignalRServerFaults()
         /// Whether the server's own listener has a loopback address.
         var isOnLoopback = false
-        /// The origins whose refusal was logged as a warning. A page tries again and again.
-        var loggedOrigins: Set<String> = []
+        var refusedOrigins = RefusedOrigins()
     }
 
     private enum Endpoint {
@@ -228,12 +227,9 @@ final class SignalRServerHandler: ListenerHandler {
 
     /// Refuses a page of another host, and logs what to do about it.
     private func refusal(of origin: String) -> HTTPResponse {
-        let maximum = 16
-        let isNew = self.state.withLock { $0.loggedOrigins.count < maximum && $0.loggedOrigins.insert(origin).inserted }
-        let text =
-            "The web pages of the origin \"\(Excerpt.of(origin, limit: 200))\" may not use this server, which is reachable only locally. "
-            + self.configuration.adviceForForeignOrigins
-        self.driver.step { _, _, effects in effects.log(isNew ? .warning : .debug, text) }
+        let level = self.state.withLock { $0.refusedOrigins.level(for: origin) }
+        let text = RefusedOrigins.text(for: origin, advice: self.configuration.adviceForForeignOrigins)
+        self.driver.step { _, _, effects in effects.log(level, text) }
         return Self.response(403, text)
     }
 

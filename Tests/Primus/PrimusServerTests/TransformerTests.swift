@@ -88,6 +88,30 @@ import Testing
         try await expectEqual(test.request("/primus/spec", headers: ["Origin": "http://x.test", "Host": "localhost:1"]).head.status, 403)
     }
 
+    @Test func `a page that is refused, and the log, name its origin and what to do, the log once for each origin`() async throws {
+        let log = EventRecorder<String>()
+        let network = InMemoryNetwork(clock: ManualClock())
+        var configuration = PrimusServerConfiguration()
+        configuration.allowsForeignOrigins = false
+        let server = PrimusServer(network: network, configuration: configuration, log: LogSink(minimumLevel: .warning) { log.record($2) })
+        let address = try await server.start(on: network.listener(host: "127.0.0.1"))
+        func refusal(_ headers: HTTPHeaders) async throws -> String {
+            let endpoint = Endpoint(scheme: "http", host: address.host, port: address.port, target: "/primus/spec")
+            let response = try await network.http.send(HTTPRequest("GET", endpoint, headers: headers))
+            expectEqual(response.head.status, 403)
+            return self.text(response)
+        }
+        func text(_ origin: String) -> String {
+            "The web pages of the origin \"\(origin)\" may not use this server, which is reachable only locally. "
+                + "To accept them, set allowsForeignOrigins, or the option --allow-foreign-origins of the tool."
+        }
+        for _ in 1...2 { try await expectEqual(refusal(["Origin": "http://a.test"]), text("http://a.test")) }
+        try await expectEqual(refusal(["Origin": "null"]), text("null"))
+        try await expectEqual(refusal(["Host": "b.test:1"]), text("http://b.test:1"))
+        expectEqual(log.all, [text("http://a.test"), text("null"), text("http://b.test:1")])
+        await server.stop()
+    }
+
     @Test func `a rejected client receives the status, the fields and the message`() async throws {
         let test = try await ServerUnderTest { configuration in
             configuration.authorize = { request in
