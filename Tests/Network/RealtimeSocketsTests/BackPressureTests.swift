@@ -129,6 +129,20 @@ struct BackPressureTests {
         expectEqual(state.stallDeadline, Self.start.advanced(by: .seconds(30)))
     }
 
+    @Test func `after a standstill, a peer that took nothing has the timeout once more`() {
+        var state = BackPressure()
+        state.backlogged(now: Self.start, limits: Self.limits)
+        expect(!Self.isStalled(&state, at: 1_000))
+        expectEqual(state.stallDeadline, Self.start.advanced(by: .seconds(1_030)))
+        var progressed = state
+        expect(Self.isStalled(&state, at: 1_030))
+        // After progress, another standstill is like the first one.
+        expect(!Self.isStalled(&progressed, at: 1_030, hasProgressed: true))
+        expect(!Self.isStalled(&progressed, at: 2_000))
+        // A process that often stands still finds a peer that has stalled as well.
+        expect(Self.isStalled(&progressed, at: 3_000))
+    }
+
     @Test func `the mark is at most the limit`() {
         expectEqual(OutputLimits(backlogBytes: 1 << 20, stallTimeout: .seconds(1)).mark, SocketStream.highWater)
         expectEqual(Self.limits.mark, 1000)

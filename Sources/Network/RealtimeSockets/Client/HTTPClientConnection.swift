@@ -52,7 +52,7 @@ final class HTTPClientConnection: StreamEvents, TimerClient, Equatable {
         return true
     }
 
-    /// Moves or clears the deadline at which ``HTTPClientExchange/deadlinePassed()`` is called.
+    /// Moves or clears the deadline at which ``HTTPClientExchange/deadlinePassed(now:)`` is called.
     func setDeadline(_ deadline: Instant?) {
         self.timer.withLock { timer in
             if let instant = timer.setDeadline(deadline) { self.stream.loop.schedule(self, at: instant) }
@@ -60,8 +60,9 @@ final class HTTPClientConnection: StreamEvents, TimerClient, Equatable {
     }
 
     func timerFired() {
+        let now = self.stream.loop.now
         let isDue = self.timer.withLock { timer in
-            switch timer.fired(now: self.stream.loop.now) {
+            switch timer.fired(now: now) {
             case .idle: return false
             case .early(let instant):
                 self.stream.loop.schedule(self, at: instant)
@@ -69,7 +70,7 @@ final class HTTPClientConnection: StreamEvents, TimerClient, Equatable {
             case .due: return true
             }
         }
-        if isDue { self.onLoop.value.exchange?.deadlinePassed() }
+        if isDue { self.onLoop.value.exchange?.deadlinePassed(now: now) }
     }
 
     /// Ends the use by an exchange whose response has ended.

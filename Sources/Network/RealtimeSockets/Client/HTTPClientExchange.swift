@@ -29,6 +29,8 @@ final class HTTPClientExchange: HTTPExchange {
         var isPaused = false
         /// The number of bytes of the request that were unsent when the timer last fired.
         var unsent = 0
+        /// When to give up, unless bytes are sent or received before.
+        var idleLimit = PatientLimit(until: .max)
 
         var connection: HTTPClientConnection? {
             if case .running(let connection) = self.phase { connection } else { nil }
@@ -303,18 +305,27 @@ final class HTTPClientExchange: HTTPExchange {
 
     /// The idle timeout does not apply while reading is paused: then the server waits for this side.
     private func restartIdleTimeout(_ state: inout State) {
+        state.idleLimit = PatientLimit(until: self.loop.now + self.idleTimeout)
+        self.setDeadline(state)
+    }
+
+    private func setDeadline(_ state: State) {
         guard state.events != nil, !state.isPaused else { return }
-        state.connection?.setDeadline(self.loop.now + self.idleTimeout)
+        state.connection?.setDeadline(state.idleLimit.deadline)
     }
 
     /// The idle timeout has expired.
-    func deadlinePassed() {
+    func deadlinePassed(now: Instant) {
         let hasTimedOut = self.state.withLock { state -> Bool in
             // A server that is still receiving the request makes progress too.
             let unsent = state.connection?.stream.bufferedBytes ?? 0
-            guard unsent < state.unsent else { return true }
-            state.unsent = unsent
-            self.restartIdleTimeout(&state)
+            if unsent < state.unsent {
+                state.unsent = unsent
+                self.restartIdleTimeout(&state)
+                return false
+            }
+            if state.idleLimit.hasPassed(after: self.idleTimeout, now: now) { return true }
+            self.setDeadline(state)
             return false
         }
         guard hasTimedOut else { return }

@@ -32,13 +32,14 @@ final class ConnectAttempt: TimerClient {
         var machine: HappyEyeballs
         var attempts: [Int: AddressAttempt] = [:]
         var proxyAttempt: ProxyAttempt?
+        /// For the handshakes. The machine has its own.
+        var limit: PatientLimit
     }
 
     /// The server.
     private let host: String
     private let port: Int
     private let options: ConnectOptions
-    private let deadline: Instant
     fileprivate let loop: EventLoop
 
     // `nonisolated(unsafe)` is safe because only the loop's thread accesses the state, which `LoopBound` asserts.
@@ -50,10 +51,9 @@ final class ConnectAttempt: TimerClient {
         self.port = port
         self.options = options
         self.loop = stream.loop
-        self.deadline = now.advanced(by: options.timeout)
         let target = options.proxy.map { Self.target($0.host, $0.port) } ?? Self.target(host, port)
         let machine = HappyEyeballs(target: target, now: now, limit: options.timeout)
-        self.onLoop = LoopBound(State(stream: stream, machine: machine))
+        self.onLoop = LoopBound(State(stream: stream, machine: machine, limit: PatientLimit(until: now.advanced(by: options.timeout))))
         self.onLoop.bind()
     }
 
@@ -90,7 +90,8 @@ final class ConnectAttempt: TimerClient {
         guard let stream = self.onLoop.value.stream else { return }
         let now = self.loop.now
         // The machine has finished, but the stream has not ended this attempt: it is in a handshake.
-        if now >= self.deadline, self.onLoop.value.machine.nextDeadline == nil {
+        let isInHandshake = self.onLoop.value.machine.nextDeadline == nil
+        if isInHandshake, self.onLoop.value.limit.hasPassed(after: self.options.timeout.nanoseconds, now: now) {
             if self.onLoop.value.proxyAttempt != nil, let tunnel = self.tunnel {
                 return stream.connectFailed(tunnel.timedOut(after: self.options.timeout))
             }
@@ -108,7 +109,7 @@ final class ConnectAttempt: TimerClient {
             switch action {
             case .none:
                 guard self.onLoop.value.stream != nil else { return }
-                return self.loop.schedule(self, at: self.onLoop.value.machine.nextDeadline ?? self.deadline)
+                return self.loop.schedule(self, at: self.onLoop.value.machine.nextDeadline ?? self.onLoop.value.limit.deadline)
             case .fail(let error):
                 let isProxy = self.options.proxy != nil
                 self.onLoop.value.stream?.connectFailed(
@@ -136,7 +137,7 @@ final class ConnectAttempt: TimerClient {
         case .success(let descriptor):
             guard case .use = self.onLoop.value.machine.connected(number) else { return SystemSocket.close(descriptor) }
             self.closeAttempts()
-            self.loop.schedule(self, at: self.deadline)
+            self.loop.schedule(self, at: self.onLoop.value.limit.deadline)
             guard let tunnel = self.tunnel else { return stream.connected(descriptor, self.options.security) }
             self.open(tunnel, stream, descriptor)
         case .failure(let error):

@@ -27,7 +27,7 @@ package struct HappyEyeballs: Sendable {
 
     private let target: String
     private let limit: Duration
-    private let deadline: Instant
+    private var patience: PatientLimit
     private let delay: Duration
     private var state = State.resolving
     private var addresses: [SocketAddress] = []
@@ -45,9 +45,11 @@ package struct HappyEyeballs: Sendable {
     package init(target: String, now: Instant, limit: Duration, delay: Duration = .milliseconds(250)) {
         self.target = target
         self.limit = limit
-        self.deadline = now.advanced(by: limit)
+        self.patience = PatientLimit(until: now.advanced(by: limit))
         self.delay = delay
     }
+
+    private var deadline: Instant { self.patience.deadline }
 
     /// The time at which to call ``timeout(now:)``, or `nil` if the machine has finished.
     package var nextDeadline: Instant? {
@@ -89,15 +91,16 @@ package struct HappyEyeballs: Sendable {
 
     /// Handles a deadline.
     package mutating func timeout(now: Instant) -> Action {
+        let hasTimedOut = self.patience.hasPassed(after: self.limit.nanoseconds, now: now)
         switch self.state {
         case .ended:
             return .none
-        case .resolving where now >= self.deadline:
+        case .resolving where hasTimedOut:
             self.state = .ended
             return .fail(
                 TransportError(
                     .timedOut, "The lookup of \(self.target) timed out after \(self.limit). Check the network and its name server."))
-        case .connecting where now >= self.deadline:
+        case .connecting where hasTimedOut:
             self.state = .ended
             return .fail(
                 TransportError(

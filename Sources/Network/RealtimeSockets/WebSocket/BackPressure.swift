@@ -122,6 +122,8 @@ struct BackPressure: Sendable {
     private(set) var isReadingPaused = false
     /// Whether the owner is asked to pause writing.
     private(set) var isWritingPaused = false
+    /// Whether the peer was given time because of a standstill, and has taken no bytes since.
+    private var hasBeenPatient = false
 
     /// Answers were appended to the output.
     ///
@@ -157,11 +159,19 @@ struct BackPressure: Sendable {
 
     /// Returns whether the peer took no bytes for the stall timeout. Call it at ``stallDeadline``. Earlier calls have no effect.
     ///
+    /// If the timeout passed while the process stood still, it begins anew once: a system that was suspended has sent nothing meanwhile.
+    ///
     /// - Parameter hasProgressed: Whether bytes were sent since the last call. Evaluated at the deadline only.
     mutating func hasStalled(now: Instant, timeout: Duration, hasProgressed: @autoclosure () -> Bool) -> Bool {
         guard let deadline = self.stallDeadline, deadline <= now else { return false }
         self.stallDeadline = now.advanced(by: timeout)
-        return !hasProgressed()
+        if hasProgressed() {
+            self.hasBeenPatient = false
+            return false
+        }
+        guard !self.hasBeenPatient, deadline.passedDuringStandstill(now: now) else { return true }
+        self.hasBeenPatient = true
+        return false
     }
 
     /// The WebSocket is closing. Nothing is sent any more, and the peer's close frame must be read.

@@ -169,6 +169,48 @@ struct HTTPClientFailureTests {
         }
     }
 
+    /// Records the events of an exchange.
+    private final class Recorder: HTTPExchangeEvents {
+        let events = Log<String>()
+
+        func received(_ head: HTTPResponseHead, of id: ExchangeID) { self.events.add("\(head.status)") }
+        func received(_ body: [UInt8], of id: ExchangeID) { self.events.add(String(decoding: body, as: UTF8.self)) }
+        func ended(_ id: ExchangeID, _ error: TransportError?) { self.events.add(error.map { "\($0.code)" } ?? "complete") }
+    }
+
+    @Test(arguments: [false, true])
+    func `an idle timeout that passed while the process stood still begins anew, once for each wait`(answers: Bool) async throws {
+        let mayAnswer = Signal()
+        let script: ScriptedServer.Script = { stream, _ in
+            stream.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na".utf8)
+            await mayAnswer.wait()
+            stream.send("b".utf8)
+        }
+        try await ScriptedServer.run(script) { server in
+            let loop = try EventLoop("test-client")
+            let recorder = Recorder()
+            let transport = SocketHTTPTransport(loop: loop)
+            let exchange = try #require(
+                transport.makeExchange(.get(server.endpoint), id: ExchangeID(rawValue: 1), events: recorder) as? HTTPClientExchange)
+            exchange.start()
+            await expectEqual(recorder.events.wait(2), ["200", "a"])
+            // The timer fires after a standstill.
+            let continued = loop.now.advanced(by: .seconds(10_000))
+            loop.execute { exchange.deadlinePassed(now: continued) }
+            await loop.turn()
+            expectEqual(recorder.events.entries.count, 2)
+            if answers {
+                mayAnswer.send()
+                await expectEqual(recorder.events.wait(4).suffix(2), ["b", "complete"])
+            } else {
+                loop.execute { exchange.deadlinePassed(now: continued.advanced(by: .seconds(10_000))) }
+                await expectEqual(recorder.events.wait(3).last, "timedOut")
+                mayAnswer.send()
+            }
+            loop.shutdown()
+        }
+    }
+
     @Test func `a server that does not read the request triggers the idle timeout`() async throws {
         try await ScriptedServer.run(stopsReading: true, { _, _ in }) { server in
             var request = HTTPRequest.forTests("POST", server.endpoint, body: [UInt8](repeating: 0, count: 32 << 20))

@@ -91,6 +91,17 @@ struct TCPHappyEyeballsTests {
         expectEqual(machine.connected(0), .discard)
     }
 
+    @Test func `after a standstill, the lookup or the attempts have the time limit once more`() throws {
+        for isResolved in [false, true] {
+            var machine = self.machine()
+            if isResolved { expectEqual(machine.resolved(.success([Self.v4[0]]), now: self.at(1)), .connect(0, Self.v4[0])) }
+            expectEqual(machine.timeout(now: self.at(60_000)), .none)
+            expectEqual(machine.nextDeadline, self.at(70_000))
+            guard case .fail(let error) = machine.timeout(now: self.at(80_000)) else { throw Missing() }
+            expectEqual(error.code, .timedOut)
+        }
+    }
+
     @Test func `a lookup that fails or returns no addresses is an error`() throws {
         var machine = self.machine()
         expectEqual(machine.resolved(.failure(Self.unreachable), now: self.at(1)), .fail(Self.unreachable))
