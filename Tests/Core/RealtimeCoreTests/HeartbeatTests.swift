@@ -110,6 +110,52 @@ import Testing
         }
     }
 
+    @Test func `a peer is probed before it is dead, however late the process is, and has the time for its answer`() {
+        let start = Instant(nanoseconds: 0)
+        func at(_ milliseconds: Int) -> Instant { start.advanced(by: .milliseconds(milliseconds)) }
+        let policy = HeartbeatPolicy(probeAfterSilence: .seconds(10), deadAfterSilence: .milliseconds(10_500))
+        // After the limit for death, by less than a second and by more.
+        for late in [10_500, 10_700, 10_999, 11_000, 11_499, 11_500, 60_000] {
+            var heartbeat = Heartbeat(policy, now: start)
+            expectEqual(heartbeat.timeout(now: at(late)), .sendProbe, "\(late)")
+            expectEqual(heartbeat.nextDeadline, at(late + 500), "\(late)")
+            expectEqual(heartbeat.timeout(now: at(late + 499)), .none, "\(late)")
+            var answered = heartbeat
+            answered.received(now: at(late + 499))
+            expectEqual(answered.nextDeadline, at(late + 10_499), "\(late)")
+            expectEqual(heartbeat.timeout(now: at(late + 500)), .declareDead, "\(late)")
+        }
+        // Before the limit for death, the probe takes nothing of it.
+        var heartbeat = Heartbeat(policy, now: start)
+        expectEqual(heartbeat.timeout(now: at(10_499)), .sendProbe)
+        expectEqual(heartbeat.nextDeadline, at(10_500))
+    }
+
+    @Test func `a dead peer is found at its limit, if timers fire in time`() {
+        let start = Instant(nanoseconds: 0)
+        let pings: [Duration?] = [nil, .milliseconds(7_300)]
+        let limits: [(probe: Duration?, dead: Duration)] = [
+            (.seconds(10), .milliseconds(10_500)), (.seconds(120), .seconds(150)), (.seconds(25), .seconds(35)), (nil, .seconds(30)),
+            // Without time for an answer, nothing is probed.
+            (.seconds(20), .seconds(20)), (.seconds(25), .seconds(20)),
+        ]
+        for limit in limits {
+            for ping in pings {
+                let policy = HeartbeatPolicy(probeAfterSilence: limit.probe, deadAfterSilence: limit.dead, pingAfterNotSending: ping)
+                var heartbeat = Heartbeat(policy, now: start)
+                var (now, probes) = (start, 0)
+                while let next = heartbeat.nextDeadline {
+                    now = max(now, next)
+                    let action = heartbeat.timeout(now: now)
+                    if action == .declareDead { break }
+                    if action == .sendProbe { probes += 1 }
+                }
+                expectEqual(now, start.advanced(by: limit.dead), "\(policy)")
+                expectEqual(probes, limit.probe.map { $0 < limit.dead } == true ? 1 : 0, "\(policy)")
+            }
+        }
+    }
+
     @Test func `after a standstill, silence is counted from then, if the peer can't be probed`() {
         let start = Instant(nanoseconds: 0)
         func at(_ seconds: Int) -> Instant { start.advanced(by: .seconds(seconds)) }

@@ -20,6 +20,7 @@ package struct HeartbeatPolicy: Sendable, Hashable {
 ///
 /// Silence counts only while the process runs. If a deadline passed during a standstill, the peer is probed then and has the time for its answer;
 /// without probes, its silence is counted from then. This happens once until the next message, so that a busy process still finds a dead peer.
+/// However late a deadline is handled, a peer that can be probed isn't dead before it was.
 package struct Heartbeat: Sendable {
     package enum Action: Equatable, Sendable {
         case none
@@ -139,7 +140,11 @@ package struct Heartbeat: Sendable {
     package mutating func timeout(now: Instant) -> Action {
         if self.isSuspended { return .none }
         if let deadline = self.nextDeadline, deadline.passedDuringStandstill(now: now) { self.stoodStill(now: now) }
-        if let deadline = self.deadDeadline, deadline <= now { return .declareDead }
+        if let deadline = self.deadDeadline, deadline <= now {
+            guard let probe = self.probeDeadline, probe < deadline else { return .declareDead }
+            // The probe is late.
+            self.beginProbeTime(now: now)
+        }
         let isPingDue = self.pingDeadline.map { $0 <= now } ?? false
         // A probe that follows soon takes the place of a ping: the answers to the pings before make both due at nearly the same time.
         if let deadline = self.probeDeadline, deadline <= (isPingDue ? now.advanced(by: self.probeLead) : now) {
@@ -162,7 +167,9 @@ package struct Heartbeat: Sendable {
         self.hasBeenPatient = true
         self.lastMessage = now
         (self.isProbed, self.answerDeadline) = (false, nil)
-        // The time for the answer to a probe begins with the probe, which is due now if it was due before.
-        self.lastReceived = self.probeAfter == .max ? now : max(self.lastReceived, now + -self.probeAfter)
+        if self.probeAfter == .max { self.lastReceived = now } else { self.beginProbeTime(now: now) }
     }
+
+    /// The time for the answer to a probe begins with the probe, which is due now if it was due before.
+    private mutating func beginProbeTime(now: Instant) { self.lastReceived = max(self.lastReceived, now + -self.probeAfter) }
 }
