@@ -5,6 +5,12 @@ import Testing
 
 @testable import RealtimeSockets
 
+#if canImport(Darwin)
+import Darwin
+#else
+import Glibc
+#endif
+
 @Suite(.usesSockets, .timeLimit(.minutes(10)))
 struct EventLoopTests {
     private final class NamedTimer: TimerClient {
@@ -171,6 +177,108 @@ struct EventLoopTests {
         for client in timers { loop.schedule(client, at: client.due) }
         await expectEqual(self.first(50, of: log), Array(repeating: "on time", count: 50))
         loop.shutdown()
+    }
+
+    /// Descriptors that are readable, with a handler for each, which reads nothing: all are ready in each turn. They are the same end of one
+    /// connection, so that the other end needs no descriptors.
+    private final class ReadyDescriptors: Sendable {
+        private final class Handler: PollHandler {
+            let loop: EventLoop
+            let token = Lock<UInt64?>(nil)
+            let onReady: @Sendable () -> Void
+            init(_ loop: EventLoop, _ onReady: @escaping @Sendable () -> Void) { (self.loop, self.onReady) = (loop, onReady) }
+            func ready(_ readiness: Readiness) { self.onReady() }
+            func loopDidShutDown() {
+                if let token = self.token.withLock({ $0.take() }) { self.loop.deregister(token) }
+            }
+        }
+        private struct State: Sendable {
+            var seen: Set<Int32> = []
+            var events = 0
+        }
+        private let sockets: [RawSocket]
+        private let descriptors: [Int32]
+        private let state = Lock(State())
+
+        init(_ count: Int) throws {
+            let (listener, port) = try RawSocket.listening()
+            let sender = try RawSocket.connected(to: port)
+            let receiver = try listener.accepted()
+            sender.send([1, 2])
+            // When one byte has arrived, the other one has, too.
+            expectEqual(receiver.receive(1), [1])
+            self.sockets = [listener, sender, receiver]
+            self.descriptors = try (0..<count).map { _ in
+                let descriptor = dup(receiver.descriptor)
+                try #require(descriptor >= 0)
+                return descriptor
+            }
+        }
+
+        /// Polls the descriptors. Called on the loop's thread.
+        ///
+        /// - Parameter onFirst: Called by the handler of the first event.
+        func poll(on loop: EventLoop, onFirst: @escaping @Sendable () -> Void) {
+            for descriptor in self.descriptors {
+                let handler = Handler(loop) {
+                    let isFirst = self.state.withLock { state in
+                        state.seen.insert(descriptor)
+                        state.events += 1
+                        return state.events == 1
+                    }
+                    if isFirst { onFirst() }
+                }
+                let token = loop.register(handler)
+                handler.token.withLock { $0 = token }
+                expect(loop.poll(descriptor, token, from: [], to: .read))
+            }
+        }
+
+        /// The number of descriptors whose handlers were called, and of their calls.
+        var counts: (seen: Int, events: Int) { self.state.withLock { ($0.seen.count, $0.events) } }
+
+        func close() {
+            for descriptor in self.descriptors { SystemSocket.close(descriptor) }
+            for socket in self.sockets { socket.close() }
+        }
+    }
+
+    private final class CountingTimer: TimerClient {
+        private let ready: ReadyDescriptors
+        let counts = Lock<(seen: Int, events: Int)?>(nil)
+        let fired = Signal()
+        init(_ ready: ReadyDescriptors) { self.ready = ready }
+        func timerFired() {
+            self.counts.withLock { $0 = self.ready.counts }
+            self.fired.send()
+        }
+    }
+
+    /// Returns how many of 600 descriptors that are always ready were handled before a timer fired, and how often.
+    private func handled(beforeTimerThatIsLateBy delay: Duration) async throws -> (seen: Int, events: Int) {
+        let loop = try EventLoop()
+        let ready = try ReadyDescriptors(600)
+        let timer = CountingTimer(ready)
+        loop.execute {
+            // Among the events: the timer is due in their turn.
+            ready.poll(on: loop) { loop.schedule(timer, at: loop.now + -delay.nanoseconds) }
+        }
+        await timer.fired.wait()
+        loop.shutdown()
+        ready.close()
+        return try #require(timer.counts.withLock { $0 })
+    }
+
+    @Test func `timers that passed during a standstill fire after the events of all descriptors`() async throws {
+        let counts = try await self.handled(beforeTimerThatIsLateBy: .seconds(2))
+        expectEqual(counts.seen, 600)
+        // The descriptors remain ready, and the timer fires all the same.
+        expect(counts.events <= 2_000, "\(counts)")
+    }
+
+    @Test func `timers that are a little late fire after the first events`() async throws {
+        // On a busy machine, the timer may be later.
+        try await eventually { try await self.handled(beforeTimerThatIsLateBy: .milliseconds(500)).seen <= 256 }
     }
 
     @Test func `delayed service requests cause one wake-up and are released at shutdown`() async throws {

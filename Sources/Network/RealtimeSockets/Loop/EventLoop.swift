@@ -320,19 +320,44 @@ package final class EventLoop: TimeSource {
                 // The poller's timer may have expired, perhaps a little early by the loop's clock: `fallAsleep` sets it again if needed.
                 shared.isPollerTimerSet = false
             }
-            self.onLoop.value.turn &+= 1
             // Timers that become due later fire in the next turn, after the descriptors: if the thread is late, what happened in time counts
             // as in time.
             let turnStart = self.now
-            for index in 0..<count {
-                guard let event = poller?.event(index) else { continue }
-                self.handler(event.token)?.ready(event.readiness)
-            }
+            self.handle(count, of: poller)
+            if let poller, count == Poller.capacity { self.handleEventsBeforeLateTimers(poller, turnStart) }
             self.runJobs()
             self.fireTimers(due: turnStart)
         }
         self.runLastTurn()
         realtime_set_loop_of_thread(nil)
+    }
+
+    /// Handles the events of the latest wait.
+    private func handle(_ count: Int, of poller: Poller?) {
+        self.onLoop.value.turn &+= 1
+        for index in 0..<count {
+            guard let event = poller?.event(index) else { continue }
+            self.handler(event.token)?.ready(event.readiness)
+        }
+    }
+
+    /// Handles the events that didn't fit into the latest wait, if timers passed during a standstill: they must find what all descriptors have
+    /// received meanwhile, not only the first ones.
+    ///
+    /// Timers that are less late fire after one wait, as always. Late ones can't starve, however busy the loop is: the poller reports ready
+    /// descriptors in turn, so each one that was ready has been reported after as many events as there may be, at most two for each handler, and
+    /// then the timers fire, whatever has arrived since. Of a process that is late because it is busy, this handles the events that the next turns
+    /// would, and delays timers that are late by more than a second already by one pass over the descriptors at most.
+    private func handleEventsBeforeLateTimers(_ poller: Poller, _ turnStart: Instant) {
+        let earliest = self.shared.withLock { $0.timers.earliest }
+        guard let earliest, earliest.passedDuringStandstill(now: turnStart) else { return }
+        var waits = 2 * self.onLoop.value.slots.count / Poller.capacity + 1
+        var count = Poller.capacity
+        while count == Poller.capacity, waits > 0 {
+            waits -= 1
+            count = poller.wait(nanoseconds: 0)
+            self.handle(count, of: poller)
+        }
     }
 
     /// Tries to create the poller, and otherwise waits a short time, because nothing can end the wait.

@@ -7,6 +7,8 @@ internal import RealtimeCore
 /// `@unchecked Sendable`: `wake()` and `wake(after:)` use only the number of a descriptor. Everything else, including the event buffer,
 /// is accessed on the loop's thread only.
 struct Poller: @unchecked Sendable {
+    /// The largest number of events of one wait.
+    static let capacity = Int(realtime_events_per_wait)
     private static let wakeToken = UInt64.max
 
     private let descriptor: Int32
@@ -28,7 +30,7 @@ struct Poller: @unchecked Sendable {
         self.descriptor = descriptor
         self.eventfd = eventfd
         self.timerfd = timerfd
-        self.events = .allocate(capacity: Int(realtime_events_per_wait))
+        self.events = .allocate(capacity: Self.capacity)
     }
 
     func close() {

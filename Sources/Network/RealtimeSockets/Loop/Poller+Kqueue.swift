@@ -7,7 +7,8 @@ internal import RealtimeCore
 /// `@unchecked Sendable`: `wake()` and `wake(after:)` use only the number of a descriptor. Everything else, including the event buffer,
 /// is accessed on the loop's thread only.
 struct Poller: @unchecked Sendable {
-    private static let capacity = 256
+    /// The largest number of events of one wait.
+    static let capacity = 256
     private static let wakeToken = UInt64.max
 
     private let descriptor: Int32
