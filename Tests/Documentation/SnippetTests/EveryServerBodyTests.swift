@@ -32,6 +32,53 @@ import Testing
         try await Self.check(network, address, unknown: ["/", "/apps/2/events", "/other"], known: "/apps/1/events", limit: 1 << 20)
     }
 
+    @Test func `servers of several apps accept a large body for each of their apps`() async throws {
+        let network = InMemoryNetwork(clock: ManualClock())
+        let servers = ["1", "2"].map { id in
+            PusherServer(app: PusherApp(id: id, key: "key-\(id)", secret: "secret"), network: network, log: .none)
+        }
+        let address = try await network.listener().start(PusherServerRouter(servers))
+        for known in ["/apps/1/events", "/apps/2/events"] {
+            try await Self.check(network, address, unknown: ["/", "/apps/3/events", "/other"], known: known, limit: 1 << 20)
+        }
+        withExtendedLifetime(servers) {}
+    }
+
+    @Test(arguments: [(PusherServerProfile.pusher, 200), (.reverb, 1024)])
+    func `an authorization endpoint accepts a form with 100 channels of the longest names`(
+        row: (profile: PusherServerProfile, nameLimit: Int)
+    ) async throws {
+        let network = InMemoryNetwork(clock: ManualClock())
+        var app = PusherApp(id: "1", key: "key", secret: "secret")
+        app.profile = row.profile
+        let handler = PusherAuthorizationHandler(app: app)
+        let address = try await network.listener().start(handler)
+        let limit = 100 * (3 * row.nameLimit + 22) + 64 << 10
+        try await Self.check(network, address, unknown: [], known: "/pusher/auth", limit: limit)
+        expectEqual(handler.bodyLimit(for: HTTPRequestHead(method: "OPTIONS", target: "/pusher/auth")), 64 << 10)
+
+        let names = (10...109).map { "private-" + String(repeating: "x", count: row.nameLimit - 10) + "\($0)".suffix(2) }
+        let encoded = names.map { $0.utf8.map { "%" + String($0, radix: 16) }.joined() }
+        let fields = encoded.enumerated().map { "channel_name%5B\($0)%5D=\($1)" }
+        let form = (["socket_id=1.2"] + fields).joined(separator: "&")
+        let endpoint = Endpoint(scheme: "http", host: address.host, port: address.port, target: "/pusher/auth")
+        let response = try await network.transports().http.send(HTTPRequest("POST", endpoint, body: Array(form.utf8)))
+        expectEqual(response.head.status, 200)
+    }
+
+    @Test func `a router asks the handler of the route, and accepts no large body without one`() async throws {
+        let network = InMemoryNetwork(clock: ManualClock())
+        let server = PusherServer(app: PusherApp(id: "1", key: "key", secret: "secret"), network: network, log: .none)
+        let router = ListenerRouter([
+            .exactPath("/pusher/auth", PusherAuthorizationHandler(app: server.app)), .path("/apps", server.listenerHandler),
+        ])
+        let address = try await network.listener().start(router)
+        let unknown = ["/", "/apps/2/events", "/pusher/auth/other"]
+        try await Self.check(network, address, unknown: unknown, known: "/apps/1/events", limit: 1 << 20)
+        let limit = 100 * (3 * 200 + 22) + 64 << 10
+        try await Self.check(network, address, unknown: unknown, known: "/pusher/auth", limit: limit)
+    }
+
     @Test func `a SignalR server accepts a large body for a connection that is open alone`() async throws {
         let network = InMemoryNetwork(clock: ManualClock())
         let server = SignalRServer(network: network, log: .none)

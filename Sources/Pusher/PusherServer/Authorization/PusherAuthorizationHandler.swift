@@ -26,7 +26,8 @@ public import RealtimeCoding
 /// Requests of clients that aren't valid receive a response that says why, without a call of a closure: with status 405 if the method
 /// isn't `POST`, 400 if the form is incomplete, its values are invalid or the channel is public, and 501 if the channel is encrypted and
 /// the app has no valid ``PusherApp/encryptionMasterKey``. The status is also 400 if the user whom a closure returns exceeds the limits of
-/// the app, such as ``PusherApp/userIDLimit``, or if the ID is empty or contains a control character.
+/// the app, such as ``PusherApp/userIDLimit``, or if the ID is empty or contains a control character. A body that is larger than a form can
+/// be isn't read, and has the status 413; see ``bodyLimit(for:)``.
 ///
 /// The handler is for tests and development. It knows the secret of the app, and so should only run where the application server could.
 public final class PusherAuthorizationHandler: ListenerHandler {
@@ -69,6 +70,13 @@ public final class PusherAuthorizationHandler: ListenerHandler {
     ///   - origins: The origins of web pages that may use the endpoint; see ``init(app:origins:decide:authenticateUser:)``.
     public convenience init(app: PusherApp, origins: [String] = []) {
         self.init(app: app, origins: origins) { _ in .accept() }
+    }
+
+    /// Returns the limit of a form: enough for 100 channels, percent-encoded, whose names have the maximum length of the app, or 1 KiB on
+    /// average if that is larger, and for 64 KiB of other fields. The body of another request may have 64 KiB.
+    public func bodyLimit(for request: HTTPRequestHead) -> Int? {
+        guard request.method == "POST" else { return bodyLimitWithoutMessages }
+        return PusherAuthorizationForm.channelBytes(nameLimit: self.app.channelNameLimit) + bodyLimitWithoutMessages
     }
 
     /// Responds to a request, after a closure has decided.
@@ -290,6 +298,12 @@ struct PusherAuthorizationForm {
 
     /// How many channels a form may have.
     static let batchLimit = 100
+
+    /// How many bytes the channels of a form may need, with the names of their fields.
+    static func channelBytes(nameLimit: Int) -> Int {
+        // Names in UTF-8 have three bytes for each of their own. Some servers don't limit them: one name may be longer then.
+        Self.batchLimit * (3 * min(max(0, nameLimit), 1024) + "channel_name%5B99%5D=&".utf8.count)
+    }
 
     let socketID: String
     let channel: String?
