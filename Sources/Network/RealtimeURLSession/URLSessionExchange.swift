@@ -7,7 +7,7 @@ internal import FoundationNetworking
 #endif
 
 /// One request and its response, over a task of the session.
-final class URLSessionExchange: HTTPExchange, TaskHandler {
+final class URLSessionExchange: TimedExchange, TaskHandler {
     private struct State: Sendable {
         /// From the creation until the end.
         var events: (any HTTPExchangeEvents)?
@@ -26,6 +26,8 @@ final class URLSessionExchange: HTTPExchange, TaskHandler {
     private let request: HTTPRequest
     private let id: ExchangeID
     private let state: Lock<State>
+
+    var time: (any TimeSource)? { SystemTime.shared }
 
     init(_ host: SharedURLSession, _ request: HTTPRequest, _ id: ExchangeID, _ events: any HTTPExchangeEvents) {
         self.host = host

@@ -26,6 +26,16 @@ private final class SilentServer: ListenerHandler {
     }
 }
 
+/// A server that answers with a byte whenever the test wants.
+private final class TricklingServer: ListenerHandler {
+    let responders = EventRecorder<any HTTPResponder>()
+
+    func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
+        responder.begin(HTTPResponseHead(status: 200, headers: ["Content-Length": "1000"]))
+        self.responders.record(responder)
+    }
+}
+
 /// Publishing over the HTTP API and in the process of the server.
 @Suite struct PublisherTests {
     // MARK: The data of events
@@ -116,6 +126,29 @@ private final class SilentServer: ListenerHandler {
         publishing.cancel()
         let error = try await #require(throws: PusherError.self) { try await publishing.value }
         expect(error.code == .cancelled && error.message.contains("may have accepted the event"))
+    }
+
+    @Test func `a publication fails if the answer arrives a byte now and then`() async throws {
+        let pusher = try await InMemoryPusher()
+        let trickling = TricklingServer()
+        let publisher = pusher.publisher(at: try await pusher.network.listener().start(trickling))
+        let errors = EventRecorder<PusherError?>()
+        Task {
+            do throws(PusherError) {
+                try await publisher.publish("a", to: "one", data: 1)
+                errors.record(nil)
+            } catch {
+                errors.record(error)
+            }
+        }
+        try await eventually {
+            for responder in trickling.responders.all { responder.write([UInt8(ascii: " ")]) }
+            pusher.clock.advance(by: .seconds(5))
+            return !errors.all.isEmpty
+        }
+        let error = errors.all[0]
+        expectEqual((error?.cause as? TransportError)?.code, .timedOut)
+        expect(error?.message.contains("its answer arrives at less than 1 KiB per second") == true, "\(error?.message ?? "")")
     }
 
     // MARK: Authorizing

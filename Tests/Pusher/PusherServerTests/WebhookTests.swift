@@ -202,6 +202,37 @@ import Testing
         expect(!logged.all.contains { $0.contains("hunter2") })
     }
 
+    /// An application server that begins its answers, and continues them whenever the test wants.
+    private final class TricklingApplication: ListenerHandler {
+        let responders = EventRecorder<any HTTPResponder>()
+
+        func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
+            responder.begin(HTTPResponseHead(status: 200, headers: ["Content-Length": "1000"]))
+            self.responders.record(responder)
+        }
+    }
+
+    @Test func `a webhook is repeated if the answer arrives a byte now and then`() async throws {
+        let logged = EventRecorder<String>()
+        var webhooks = PusherServerWebhooks([Endpoint(scheme: "http", host: "app", port: 80, target: "/hook")])
+        // The clock runs ahead of the tasks that send.
+        webhooks.retryPeriod = .seconds(1_000_000)
+        let log = LogSink(minimumLevel: .debug) { _, _, message in logged.record(message) }
+        let pusher = try await InMemoryPusher(webhooks: webhooks, log: log)
+        let application = TricklingApplication()
+        _ = try await pusher.network.listener(host: "app", port: 80).start(application)
+        let client = pusher.client()
+        client.connect()
+        try await client.subscribe("a").subscribed()
+        try await eventually { !application.responders.all.isEmpty }
+        try await eventually {
+            for responder in application.responders.all { responder.write([UInt8(ascii: " ")]) }
+            pusher.clock.advance(by: .seconds(3))
+            return application.responders.all.count > 1
+        }
+        expect(logged.all.contains { $0.contains("its answer arrives at less than 1 KiB per second") })
+    }
+
     @Test func `a webhook isn't sent to the URL of a redirect, which the log names`() async throws {
         let logged = EventRecorder<String>()
         let requests = EventRecorder<String>()

@@ -18,7 +18,7 @@ struct VirtualHTTP: HTTPExchangeTransport {
 /// receives the response to one of them.
 ///
 /// `@unchecked Sendable`: used only on the thread of the simulation.
-final class VirtualExchange: HTTPExchange, TimerClient, @unchecked Sendable {
+final class VirtualExchange: TimedExchange, TimerClient, @unchecked Sendable {
     private enum Phase { case new, open, ended }
 
     enum Piece {
@@ -57,6 +57,7 @@ final class VirtualExchange: HTTPExchange, TimerClient, @unchecked Sendable {
     }
 
     var isOpen: Bool { self.phase == .open }
+    var time: (any TimeSource)? { self.simulation }
 
     func name() -> String { "\(self.request.method) \(self.request.endpoint.target)" }
 

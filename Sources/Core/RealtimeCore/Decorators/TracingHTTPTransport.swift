@@ -62,9 +62,11 @@ extension RequestAction {
 }
 
 /// Reports the beginning of a request, and that it was given up.
-private final class TracedExchange: HTTPExchange {
+private final class TracedExchange: TimedExchange {
     private let exchange: any HTTPExchange
     private let trace: RequestTrace
+
+    var time: (any TimeSource)? { (self.exchange as? any TimedExchange)?.time }
 
     init(_ exchange: any HTTPExchange, _ trace: RequestTrace) {
         self.exchange = exchange

@@ -40,11 +40,8 @@ package struct HTTPConnectionMachine: Sendable {
         var id: ExchangeID
         var request: HTTPRequest
         var started: Instant
-        /// When the answer, or the part of it that is awaited, has to have arrived, without the time for ``countedBytes``. Before the request is
-        /// sent, there is no limit.
-        var answerLimit: Instant?
-        /// The bytes of the request or of the answer that needed time.
-        var countedBytes = 0
+        /// The time for the answer, or for the part of it that is awaited. Before the request is sent, there is no limit.
+        var answerLimit: AnswerLimit?
         /// The generation of the header fields that were added to the request.
         var generation = 0
         /// Whether the request was repeated with fresh header fields.
@@ -64,7 +61,7 @@ package struct HTTPConnectionMachine: Sendable {
         var rejection: [UInt8]?
 
         /// The end of the time for the answer, or for its part that is awaited; see ``HTTPConnectionMachine/nextDeadline``.
-        var deadline: Instant? { self.answerLimit.map { $0 + Int64(self.countedBytes / 1024) * 1_000_000_000 } }
+        var deadline: Instant? { self.answerLimit?.deadline }
 
         /// The URL of the request, and the one that has redirected it there, at the beginning of a sentence.
         var place: String {
@@ -84,21 +81,16 @@ package struct HTTPConnectionMachine: Sendable {
 
         /// The request is sent now.
         mutating func begin(now: Instant) {
-            self.answerLimit = now.advanced(by: self.limit)
-            self.countedBytes = self.request.body.count
+            self.answerLimit = AnswerLimit(self.limit, byteCount: self.request.body.count, now: now)
         }
 
         /// Begins the limit anew, because the process stood still: the answer may wait to be read.
-        mutating func expectAnew(now: Instant) {
-            self.answerLimit = now.advanced(by: self.limit)
-            self.countedBytes = 0
-        }
+        mutating func expectAnew(now: Instant) { self.answerLimit = AnswerLimit(self.limit, now: now) }
 
         /// Begins the limit for what follows of the answer. A stream that has begun has none.
         mutating func expectRest(isStream: Bool, now: Instant) {
             let hasBegunStream = isStream && self.head != nil && self.rejection == nil
-            self.answerLimit = hasBegunStream ? nil : now.advanced(by: self.request.idleTimeout)
-            self.countedBytes = 0
+            self.answerLimit = hasBegunStream ? nil : AnswerLimit(self.request.idleTimeout, now: now)
         }
     }
 
@@ -413,13 +405,12 @@ package struct HTTPConnectionMachine: Sendable {
     /// The answer in the receiving loop hasn't begun in time, or arrives too slowly.
     private mutating func endTimedOut(_ exchange: Exchange) -> [Command] {
         if exchange.rejection != nil { return self.endRejected(exchange) }
-        if exchange.head != nil { return self.endTimedOut(exchange, "its answer arrives at less than 1 KiB per second.") }
+        if exchange.head != nil { return self.endTimedOut(exchange, AnswerLimit.isExceeded) }
         return self.endTimedOut(exchange, "the head of its answer wasn't complete after \(Self.limit(of: exchange)).")
     }
 
     private mutating func endTimedOut(_ exchange: Exchange, _ problem: String) -> [Command] {
-        let message = "\(exchange.place) timed out: \(problem) Check the server, and any proxies before it."
-        return self.end(.transport(TransportError(.timedOut, message)))
+        self.end(.transport(AnswerLimit.error(exchange.place, problem)))
     }
 
     private static func limit(of exchange: Exchange) -> Duration {
@@ -517,7 +508,7 @@ package struct HTTPConnectionMachine: Sendable {
     private mutating func countBody(_ count: Int) -> TransportError? {
         guard case .request(var exchange) = self.receiving else { return nil }
         exchange.bodyBytes += count
-        exchange.countedBytes += count
+        exchange.answerLimit?.byteCount += count
         self.receiving = .request(exchange)
         guard let limit = self.rules.bodyLimit, exchange.bodyBytes > limit else { return nil }
         return TransportError(

@@ -14,7 +14,7 @@ struct InMemoryHTTPTransport: HTTPExchangeTransport {
 ///   new ──start──▶ open ──end of the response, error──▶ ended
 ///    └───────────────┴──────────── cancel ──────────────▲
 /// ```
-final class InMemoryExchange: HTTPExchange, DroppableResponder, InMemoryConnection, TimerClient {
+final class InMemoryExchange: TimedExchange, DroppableResponder, InMemoryConnection, TimerClient {
     private enum Phase: Sendable {
         case new(any HTTPExchangeEvents)
         case open(any HTTPExchangeEvents)
@@ -74,6 +74,8 @@ final class InMemoryExchange: HTTPExchange, DroppableResponder, InMemoryConnecti
     private let request: HTTPRequest
     private let id: ExchangeID
     private let state: Lock<State>
+
+    var time: (any TimeSource)? { self.network.time }
 
     init(_ network: InMemoryNetwork, _ request: HTTPRequest, _ id: ExchangeID, _ events: any HTTPExchangeEvents) {
         self.network = network

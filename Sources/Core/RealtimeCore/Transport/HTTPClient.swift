@@ -54,6 +54,16 @@ package struct HTTPClient: HTTPTransport {
         try await self.openFollowingRedirects(request).response
     }
 
+    /// Sends a request as ``HTTPTransport/send(_:bodyLimit:)`` does. The body has the time limit of the request, also after redirects.
+    ///
+    /// - Returns: The response, and the endpoint that sent it.
+    package func sendFollowingRedirects(
+        _ request: HTTPRequest, bodyLimit: Int = 4 << 20
+    ) async throws(TransportError) -> (response: HTTPResponse, endpoint: Endpoint) {
+        let (response, endpoint) = try await self.openFollowingRedirects(request)
+        return (try await response.complete(from: endpoint, idleTimeout: request.idleTimeout, bodyLimit: bodyLimit), endpoint)
+    }
+
     /// Sends a request as ``open(_:)`` does.
     ///
     /// - Returns: The response, and the endpoint that sent it.

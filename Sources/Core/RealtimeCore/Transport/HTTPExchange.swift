@@ -30,6 +30,12 @@ public protocol HTTPExchange: AnyObject, Sendable {
     func cancel()
 }
 
+/// An exchange that knows the clock of its transport.
+package protocol TimedExchange: HTTPExchange {
+    /// The clock; `nil` if the transport below has none that is known.
+    var time: (any TimeSource)? { get }
+}
+
 /// A type that receives the events of exchanges.
 ///
 /// The methods are called on a thread of the transport, one at a time for each exchange, and should return quickly. The transport holds no

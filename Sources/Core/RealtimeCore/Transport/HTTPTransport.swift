@@ -65,23 +65,45 @@ public protocol HTTPBody: AnyObject, Sendable {
 extension HTTPTransport {
     /// Sends a request and waits for the complete response.
     ///
+    /// After the head, the response has to make progress: the time limit for the body is the request's `idleTimeout`, and a second more for
+    /// each KiB that has arrived.
+    ///
     /// - Parameters:
     ///   - request: The request to send.
     ///   - bodyLimit: The maximum size of the body in bytes.
     /// - Returns: The response with its body.
-    /// - Throws: ``TransportError/Code/tooLarge`` if the body exceeds `bodyLimit`; otherwise as ``open(_:)`` and ``HTTPBody/next()``.
+    /// - Throws: ``TransportError/Code/tooLarge`` if the body exceeds `bodyLimit`, and ``TransportError/Code/timedOut`` if it arrives too
+    ///   slowly; otherwise as ``open(_:)`` and ``HTTPBody/next()``.
     public func send(_ request: HTTPRequest, bodyLimit: Int = 4 << 20) async throws(TransportError) -> HTTPResponse {
-        try await self.open(request).complete(from: request.endpoint, bodyLimit: bodyLimit)
+        try await self.open(request).complete(from: request.endpoint, idleTimeout: request.idleTimeout, bodyLimit: bodyLimit)
     }
 }
 
 extension HTTPStreamedResponse {
-    /// Waits for the complete body.
+    /// Waits for the complete body, which has to make progress; see ``AnswerLimit``.
     ///
-    /// - Throws: ``TransportError/Code/tooLarge`` if the body exceeds `bodyLimit`; otherwise as ``HTTPBody/next()``.
-    package func complete(from endpoint: Endpoint, bodyLimit: Int = 4 << 20) async throws(TransportError) -> HTTPResponse {
-        var body: [UInt8] = []
+    /// - Parameters:
+    ///   - endpoint: The endpoint of the request.
+    ///   - idleTimeout: The time limit for silence, within which a transport ends the body with an error.
+    ///   - bodyLimit: The maximum size of the body in bytes.
+    ///   - now: The clock for the body of a transport that has no clock of its own.
+    /// - Throws: ``TransportError/Code/tooLarge`` if the body exceeds `bodyLimit`, and ``TransportError/Code/timedOut`` if it arrives too
+    ///   slowly; otherwise as ``HTTPBody/next()``.
+    package func complete(
+        from endpoint: Endpoint, idleTimeout: Duration, bodyLimit: Int = 4 << 20, now: () -> Instant = { .sinceStart }
+    ) async throws(TransportError) -> HTTPResponse {
+        let isLimited = (self.body as? ResponseBody)?.limitRest(idleTimeout) ?? (self.body is CompleteBody)
+        var (last, body) = (isLimited ? .max : now(), [UInt8]())
+        var limit = AnswerLimit(idleTimeout, now: last)
         while let chunk = try await self.body.next() {
+            // The body of an application's transport is checked as it arrives. What arrives after a longer silence than the transport allows
+            // has waited, while the process stood still.
+            if !isLimited {
+                let now = now()
+                if last.advanced(by: idleTimeout) < now { limit = AnswerLimit(idleTimeout, now: now) }
+                (last, limit.byteCount) = (now, limit.byteCount + chunk.count)
+                guard now < limit.deadline else { throw AnswerLimit.error("\(endpoint)") }
+            }
             guard chunk.count <= bodyLimit - body.count else {
                 throw TransportError(
                     .tooLarge, "The response from \(endpoint) exceeds \(bodyLimit) bytes. Increase bodyLimit or request less data.")
@@ -90,4 +112,11 @@ extension HTTPStreamedResponse {
         }
         return HTTPResponse(self.head, body: body)
     }
+}
+
+extension Instant {
+    private static let start = ContinuousClock.now
+
+    /// An instant of the system's clock, for durations.
+    fileprivate static var sinceStart: Instant { Instant(nanoseconds: self.start.duration(to: .now).nanoseconds) }
 }

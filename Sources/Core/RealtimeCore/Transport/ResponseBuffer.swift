@@ -43,7 +43,7 @@ package struct ResponseBuffer: Sendable {
     private var reader = Reader.none
     private var head: HTTPResponseHead?
     /// Whether the transport has paused receiving and has not been resumed.
-    private var isPaused = false
+    private(set) var isPaused = false
 
     /// Creates the buffer of a response that has not arrived.
     ///

@@ -1,11 +1,24 @@
 import RealtimeSystem
 
 /// Reads the response of an exchange in a task, ahead of the task up to a limit.
-final class ResponseReader: HTTPExchangeEvents {
+final class ResponseReader: HTTPExchangeEvents, TimerClient {
     private struct State: Sendable {
         var response: ResponseBuffer
         /// The exchange, from its start until its end.
         var exchange: (any HTTPExchange)?
+        /// The time for the rest of the response, if it has a limit.
+        var rest: AnswerLimit?
+        /// The time limit of the rest, without that for the bytes that have arrived.
+        var restLimit = Duration.zero
+
+        /// The clock of the exchange.
+        var time: (any TimeSource)? { (self.exchange as? any TimedExchange)?.time }
+
+        /// Begins the limit of the rest, unless it has none.
+        mutating func restartRest() {
+            guard self.rest != nil, let time = self.time else { return }
+            self.rest = AnswerLimit(self.restLimit, now: time.now)
+        }
     }
 
     /// The number of unread bytes above which reading pauses.
@@ -38,7 +51,10 @@ final class ResponseReader: HTTPExchangeEvents {
             let (piece, paused) = try self.state.withLock {
                 state throws(TransportError) -> (ResponseBuffer.Piece, (any HTTPExchange)?) in
                 let piece = try state.response.readBody()
-                return (piece, state.response.takeResume() ? state.exchange : nil)
+                guard state.response.takeResume() else { return (piece, nil) }
+                // The server had to wait.
+                state.restartRest()
+                return (piece, state.exchange)
             }
             paused?.resumeReading()
             switch piece {
@@ -50,7 +66,50 @@ final class ResponseReader: HTTPExchangeEvents {
     }
 
     /// Closes the connection and discards what was not read.
-    func cancel() { self.state.withLock { $0.exchange.take() }?.cancel() }
+    func cancel() { self.takeExchange()?.cancel() }
+
+    /// Takes the exchange, which has ended or is about to, and stops the timer.
+    private func takeExchange() -> (any HTTPExchange)? {
+        let (exchange, isTimed) = self.state.withLock { ($0.exchange.take(), $0.rest.take() != nil) }
+        if isTimed, let exchange = exchange as? any TimedExchange { exchange.time?.schedule(self, at: nil) }
+        return exchange
+    }
+
+    // MARK: The time for the rest
+
+    /// Limits the time for what follows of the response, which has to make progress.
+    ///
+    /// - Parameter limit: The time, with a second more for each KiB that arrives.
+    /// - Returns: `false` if the exchange has no clock, as with a transport of the application.
+    func limitRest(_ limit: Duration) -> Bool {
+        self.state.withLock { state in
+            guard state.exchange != nil else { return true }
+            guard let time = state.time else { return false }
+            let rest = AnswerLimit(limit, now: time.now)
+            (state.rest, state.restLimit) = (rest, limit)
+            time.schedule(self, at: rest.deadline)
+            return true
+        }
+    }
+
+    func timerFired() {
+        let expired = self.state.withLock { state -> (any HTTPExchange)? in
+            guard let rest = state.rest, let time = state.time else { return nil }
+            let now = time.now
+            // While the task is behind, the server has to wait. After a standstill, the rest may wait to be read.
+            if state.response.isPaused || rest.deadline.passedDuringStandstill(now: now) {
+                state.restartRest()
+            } else if rest.deadline <= now {
+                state.rest = nil
+                return state.exchange.take()
+            }
+            time.schedule(self, at: state.rest?.deadline)
+            return nil
+        }
+        guard let expired else { return }
+        expired.cancel()
+        self.change { $0.response.end(AnswerLimit.error("\(self.endpoint)")) }
+    }
 
     private func wait() async {
         await suspend { wakeUp in
@@ -75,13 +134,14 @@ final class ResponseReader: HTTPExchangeEvents {
 
     func received(_ body: [UInt8], of id: ExchangeID) {
         self.change { state in
+            state.rest?.byteCount += body.count
             if state.response.receive(body) { state.exchange?.pauseReading() }
         }
     }
 
     func ended(_ id: ExchangeID, _ error: TransportError?) {
         // Released outside the lock.
-        let exchange = self.state.withLock { $0.exchange.take() }
+        let exchange = self.takeExchange()
         self.change { $0.response.end(error) }
         _ = exchange
     }
@@ -104,6 +164,9 @@ final class ResponseBody: HTTPBody {
     }
 
     func next() async throws(TransportError) -> [UInt8]? { try await self.reader.next() }
+
+    /// Limits the time for what follows of the response; see ``ResponseReader/limitRest(_:)``.
+    func limitRest(_ limit: Duration) -> Bool { self.reader.limitRest(limit) }
 
     deinit { self.reader.cancel() }
 }

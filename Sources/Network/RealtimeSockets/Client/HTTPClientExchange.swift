@@ -10,7 +10,7 @@ internal import RealtimeCore
 ///
 /// If the server closes a connection that was idle before it sends any byte of the response, a request that may be repeated is sent once
 /// more on a new connection.
-final class HTTPClientExchange: HTTPExchange {
+final class HTTPClientExchange: TimedExchange {
     private enum Phase: Sendable {
         case new
         /// There is no connection before the request was checked, and while an idle connection is taken.
@@ -48,6 +48,7 @@ final class HTTPClientExchange: HTTPExchange {
     nonisolated(unsafe) private var decoder: LoopBound<HTTPResponseDecoder>
 
     private var loop: EventLoop { self.connector.loop }
+    var time: (any TimeSource)? { self.loop }
 
     init(
         _ request: HTTPRequest, over connector: SocketConnector, _ pool: ConnectionPoolReference?, _ id: ExchangeID,

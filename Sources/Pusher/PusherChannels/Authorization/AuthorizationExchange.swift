@@ -61,9 +61,7 @@ extension HTTPRequest {
     func authorization(of subject: String, over http: HTTPClient) async throws(AuthorizationFailure) -> AuthorizationAnswer {
         let (response, endpoint): (HTTPResponse, Endpoint)
         do throws(TransportError) {
-            let streamed = try await http.openFollowingRedirects(self)
-            endpoint = streamed.endpoint
-            response = try await streamed.response.complete(from: endpoint, bodyLimit: 256 << 10)
+            (response, endpoint) = try await http.sendFollowingRedirects(self, bodyLimit: 256 << 10)
         } catch {
             throw AuthorizationFailure(error.message, cause: error)
         }

@@ -52,8 +52,8 @@ struct HTTPSender {
         let timeout = request.timeoutInterval
         if timeout > 0, timeout < 1e9 { message.idleTimeout = .nanoseconds(Int64(timeout * 1e9)) }
         message.connectTimeout = min(message.connectTimeout, message.idleTimeout)
-        let (response, endpoint) = try await http.openFollowingRedirects(message)
-        return try Self.foundation(try await response.complete(from: endpoint), endpoint)
+        let (response, endpoint) = try await http.sendFollowingRedirects(message)
+        return try Self.foundation(response, endpoint)
     }
 
     private static func foundation(_ response: HTTPResponse, _ endpoint: Endpoint) throws -> (Data, URLResponse) {
