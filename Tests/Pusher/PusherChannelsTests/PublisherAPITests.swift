@@ -242,6 +242,14 @@ import Testing
         try await expectEqual(self.publisher(body).users(of: "presence-a").map(\.id), ["1", "3"])
     }
 
+    @Test(arguments: [("18446744073709551616", "18446744073709551616"), ("-7", "-7"), (#""anna""#, "anna"), ("null", nil), ("true", nil)])
+    func `a user is decoded with the text of an ID that is a number`(id: String, text: String?) throws {
+        let json = #"{"id":\#(id)}"#
+        let user = try? JSONValueDecoder().decode(PusherChannelUser.self, from: try JSONValue(parsing: json))
+        expectEqual(user, text.map { PusherChannelUser(id: $0) })
+        expectEqual(user, try? JSONValueDecoder().decode(PusherChannelUser.self, from: Array(json.utf8)))
+    }
+
     @Test func `an ID of more than 64 bits keeps its digits`() async throws {
         let id = "123456789012345678901234567890"
         try await expectEqual(self.publisher(#"{"users":[{"id":\#(id)}]}"#).users(of: "presence-a").map(\.id), [id])

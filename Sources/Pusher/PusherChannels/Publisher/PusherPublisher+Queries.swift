@@ -233,10 +233,9 @@ public struct PusherChannelUser: Sendable, Hashable, Codable, Identifiable {
     /// Decodes a user. Some servers send the ID as a number.
     public init(from decoder: any Decoder) throws {
         let container = try decoder.container(keyedBy: CodingKeys.self)
-        if let number = try? container.decode(Int.self, forKey: .id) {
-            self.id = "\(number)"
-        } else {
-            self.id = try container.decode(String.self, forKey: .id)
+        guard let id = PresenceUser.text(try container.decode(JSONValue.self, forKey: .id)) else {
+            throw DecodingError.dataCorruptedError(forKey: .id, in: container, debugDescription: "The ID isn't a string or a number.")
         }
+        self.id = id
     }
 }
