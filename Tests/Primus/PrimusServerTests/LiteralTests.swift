@@ -52,8 +52,10 @@ import Testing
         try await client.emitter.send("news", text, 1)
         try await client.emitter.send("news", Self.mixed)
         try await client.emitter.send("news", text, Self.mixed)
+        try await client.end(["reason": "done", "code": 7])
         let messages: [PrimusValue] = [
             Self.mixed, [Self.mixed], ["a", Self.mixed, 1], [Self.mixed], Self.mixed, [], ["x", 1], [Self.mixed], ["x", Self.mixed],
+            ["reason": "done", "code": 7],
         ]
         try await eventually { received.all.count == messages.count }
         expectEqual(Set(received.all), Set(messages))

@@ -29,15 +29,18 @@ import Testing
         try pusher.server.publish("a", to: "private-one", data: ["user": "anna", "age": 7])
         try pusher.server.publish("a", to: ["private-one"], data: ["user": "anna", "age": 7])
         try otherChannel.trigger("client-a", ["user": "anna", "age": 7])
+        let echo = PusherEcho(other)
+        try echo.private("one").whisper("a", ["user": "anna", "age": 7])
         // With a type, a text stays as it is.
         try await publisher.publish("a", to: "private-one", data: "text")
         try await publisher.publish("a", to: "private-one", data: ["a": 1])
         pusher.server.publish("a", to: ["private-one"], data: "text")
+        try echo.private("one").whisper("a", ["a": 1])
         var received: [String?] = []
         for await event in events {
             received.append(event.data)
-            if received.count == 11 { break }
+            if received.count == 13 { break }
         }
-        expectEqual(received, Array(repeating: #"{"user":"anna","age":7}"#, count: 8) + ["text", #"{"a":1}"#, "text"])
+        expectEqual(received, Array(repeating: #"{"user":"anna","age":7}"#, count: 9) + ["text", #"{"a":1}"#, "text", #"{"a":1}"#])
     }
 }
