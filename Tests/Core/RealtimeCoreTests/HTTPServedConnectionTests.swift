@@ -256,6 +256,23 @@ private struct TextRules: HTTPServedConnectionRules {
         expect(poll.answers.all == ["500"] && fixture.wait().answers.all == ["200 a;"])
     }
 
+    @Test func `the time for the next request begins anew after a standstill, and its end is found`() {
+        let fixture = Fixture()
+        fixture.send("a")
+        expectEqual(fixture.wait().answers.all, ["200 a;"])
+        fixture.clock.standStill(for: .seconds(60))
+        fixture.clock.advance(by: .milliseconds(9_999))
+        expect(fixture.log == ["opened 200"] && !fixture.hasEnded)
+        // A request that waited to be read.
+        fixture.send("b")
+        expectEqual(fixture.wait().answers.all, ["200 b;"])
+        fixture.clock.standStill(for: .seconds(60))
+        fixture.clock.advance(by: .milliseconds(9_999))
+        expect(fixture.log == ["opened 200"] && !fixture.hasEnded)
+        fixture.clock.advance(by: .milliseconds(1))
+        expect(fixture.newest == "closed timedOut" && fixture.hasEnded)
+    }
+
     // MARK: Streams
 
     @Test func `a stream is written piece by piece, and its client's end is the connection's`() {

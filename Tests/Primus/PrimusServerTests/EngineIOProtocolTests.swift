@@ -298,6 +298,39 @@ import Testing
         expect(client.end != nil && test.server.sparks.isEmpty)
     }
 
+    @Test func `after a standstill, a client whose answer is missing is asked again, and ended without an answer`() async throws {
+        for answers in [false, true] {
+            let test = try await self.start().test
+            let client = test.client(Self.socketPath)
+            test.clock.advance(by: .milliseconds(300))
+            expectEqual(client.lines.dropFirst(), ["2"])
+            test.clock.standStill(for: .seconds(10))
+            expect(client.end == nil && client.lines.dropFirst() == ["2", "2"], "\(client.lines)")
+            test.clock.advance(by: .milliseconds(199))
+            expectNil(client.end)
+            if answers { client.send("3") }
+            test.clock.advance(by: .milliseconds(1))
+            expect((client.end == nil) == answers && test.server.sparks.isEmpty != answers)
+        }
+    }
+
+    @Test func `after a standstill, a client of version 3 has the whole time for its ping`() async throws {
+        let test = try await ServerUnderTest {
+            ($0.transformer, $0.version, $0.silenceTimeout) = (.engineIO, .v6, nil)
+            ($0.enginePingInterval, $0.enginePingTimeout) = (.milliseconds(300), .milliseconds(200))
+        }
+        let path = Self.socketPath.replacing("EIO=4", with: "EIO=3")
+        let (silent, pinging) = (test.client(path), test.client(path))
+        test.clock.standStill(for: .seconds(10))
+        test.clock.advance(by: .milliseconds(499))
+        expect(silent.end == nil && pinging.end == nil)
+        pinging.send("2")
+        test.clock.advance(by: .milliseconds(1))
+        expect(silent.end != nil && pinging.end == nil && test.server.sparks.count == 1)
+        test.clock.advance(by: .milliseconds(499))
+        expect(pinging.end != nil && test.server.sparks.isEmpty)
+    }
+
     // MARK: End
 
     @Test func `a client ends its session over polling`() async throws {

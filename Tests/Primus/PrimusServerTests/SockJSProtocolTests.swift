@@ -348,6 +348,24 @@ import Testing
         echo.cancel()
     }
 
+    @Test func `after a standstill, a client whose pong is missing is asked again, and ended without an answer`() async throws {
+        for answers in [false, true] {
+            let (test, echo) = try await self.start()
+            let client = test.client("/primus/0/s/websocket")
+            // The first ping is lost.
+            test.network.condition = .silent
+            test.clock.advance(by: .seconds(25))
+            if answers { test.network.condition = .up }
+            test.clock.standStill(for: .seconds(100))
+            expect(test.server.sparks.count == 1 && client.lines == (answers ? ["o", "ping frame"] : ["o"]), "\(client.lines)")
+            test.clock.advance(by: .seconds(9))
+            expectEqual(test.server.sparks.count, 1)
+            test.clock.advance(by: .seconds(1))
+            expectEqual(test.server.sparks.count, answers ? 1 : 0)
+            echo.cancel()
+        }
+    }
+
     @Test func `a raw WebSocket receives no pings`() async throws {
         let test = try await self.start().test
         let client = test.client("/primus/websocket")

@@ -250,6 +250,38 @@ import Testing
         expectEqual(client.end, .peer(.normal, ""))
     }
 
+    @Test func `after a standstill, a client that hasn't answered a ping is asked again, and disconnected without an answer`() async throws
+    {
+        for answers in [false, true] {
+            let test = try await ServerUnderTest()
+            let client = test.client()
+            test.clock.advance(by: .seconds(30))
+            expectEqual(client.lines.count, 1)
+            test.clock.standStill(for: .seconds(100))
+            expect(client.end == nil && client.lines.count == 2, "\(client.lines)")
+            test.clock.advance(by: .seconds(29))
+            expectNil(client.end)
+            if answers { client.send(try #require(client.lines.last).replacing("ping", with: "pong")) }
+            test.clock.advance(by: .seconds(1))
+            expectEqual(client.end, answers ? nil : .peer(.normal, ""))
+        }
+    }
+
+    @Test func `after a standstill, a server of version 6 counts the silence of its clients from then`() async throws {
+        let test = try await ServerUnderTest { $0.version = .v6 }
+        let (silent, sending) = (test.client(), test.client())
+        test.clock.standStill(for: .seconds(100))
+        test.clock.advance(by: .seconds(34))
+        expect(silent.end == nil && sending.end == nil)
+        sending.send("1")
+        test.clock.advance(by: .seconds(1))
+        expect(silent.end == .peer(.normal, "") && sending.end == nil)
+        test.clock.advance(by: .seconds(33))
+        expectNil(sending.end)
+        test.clock.advance(by: .seconds(1))
+        expectEqual(sending.end, .peer(.normal, ""))
+    }
+
     @Test func `a server without pings sends none`() async throws {
         let test = try await ServerUnderTest { $0.pingInterval = nil }
         let client = test.client()

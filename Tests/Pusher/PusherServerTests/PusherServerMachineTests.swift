@@ -588,6 +588,28 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         expectNil(server.machine.nextDeadline)
     }
 
+    @Test func `after a standstill, a client whose pong is missing is asked again, and closed without an answer`() {
+        for answers in [false, true] {
+            var server = ServerUnderTest()
+            server.connect(1)
+            expectEqual(server.advance(by: .seconds(120)).map(\.summary), ["ping"])
+            expectEqual(server.standStill(for: .seconds(1_000)).map(\.summary), ["ping"])
+            expect(server.advance(by: .seconds(29)).isEmpty)
+            if answers {
+                server.received(1, PusherFrames.pong)
+                expect(server.advance(by: .seconds(119)).isEmpty)
+                expectEqual(server.advance(by: .seconds(1)).map(\.summary), ["ping"])
+            } else {
+                expectEqual(server.advance(by: .seconds(1)).map(\.summary), ["error 4201", "close 4201"])
+            }
+        }
+        // A process that runs is late by less than a second.
+        var server = ServerUnderTest()
+        server.connect(1)
+        server.advance(by: .seconds(120))
+        expectEqual(server.standStill(for: .milliseconds(30_999)).map(\.summary), ["error 4201", "close 4201"])
+    }
+
     @Test(arguments: [PusherFrames.pong, PusherFrames.ping, .text("invalid"), .binary([1]), WebSocketMessage(.ping, [])])
     func `any message restarts the heartbeat`(message: WebSocketMessage) {
         var server = ServerUnderTest()

@@ -163,6 +163,15 @@ extension MachineHarness {
     }
 }
 
+extension MachineHarness {
+    /// Moves the clock, and handles the deadlines that have passed late, as the driver does after the process stood still.
+    @discardableResult
+    package mutating func standStill(for duration: Duration) -> [Line] {
+        self.trial.now = self.trial.now.advanced(by: duration)
+        return self.advance(by: .zero)
+    }
+}
+
 extension MachineHarness where Machine: ReconnectingSession {
     /// The current connection.
     package var connection: ConnectionID { self.trial.machine.connection.current ?? ConnectionID(rawValue: 0) }
