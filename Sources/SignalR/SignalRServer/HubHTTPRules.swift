@@ -34,18 +34,14 @@ struct HubHTTPRules: HTTPServedConnectionRules {
     }
 
     func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout [UInt8]) -> Int {
-        // The answer to a poll with a single message, or with a large one, is not a copy of it.
-        if !self.isStream, let first = messages.first, messages.count == 1 || first.bytes.count >= 64 << 10 {
-            body = first.bytes
+        // The answer to a poll with a single message is not a copy of it.
+        if !self.isStream, messages.count == 1, let message = messages.first {
+            body = message.bytes
             return 1
         }
         body.reserveCapacity(messages.reduce(16) { $0 + $1.bytes.count })
         if self.isStream { Self.appendEvent(messages, to: &body) } else { for message in messages { body += message.bytes } }
         return messages.count
-    }
-
-    func streamFrame(of message: WebSocketMessage) -> HTTPStreamFrame? {
-        message.bytes.contains(where: Self.isLineEnd) ? nil : HTTPStreamFrame(start: Self.field, end: Self.lineEnd + Self.lineEnd)
     }
 
     /// Appends messages as one event, whose data a client joins with those of other events.

@@ -13,7 +13,6 @@ private struct TextRules: HTTPServedConnectionRules {
     var second = HTTPSecondRequest.replaces
     var replacedStatus = 200
     var closeTimeout = Duration.seconds(5)
-    var sharesLargeTexts = false
 
     func waiting(_ request: HTTPRequestHead) -> HTTPWaitingAnswer {
         if request.path == "/first" { return .respond(HTTPResponse(status: 200, text: "welcome")) }
@@ -26,14 +25,6 @@ private struct TextRules: HTTPServedConnectionRules {
     func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout [UInt8]) -> Int {
         for message in messages.prefix(3) { body += message.bytes + ";".utf8 }
         return min(3, messages.count)
-    }
-
-    func streamFrame(of message: WebSocketMessage) -> HTTPStreamFrame? {
-        self.sharesLargeTexts && message.kind == .text ? HTTPStreamFrame(start: Array("large ".utf8), end: Array(";".utf8)) : nil
-    }
-
-    func answer(with message: WebSocketMessage) -> (head: HTTPResponseHead, frame: HTTPStreamFrame)? {
-        self.streamFrame(of: message).map { (HTTPResponseHead(status: 203), $0) }
     }
 
     func answer(_ body: [UInt8]) -> HTTPResponse { HTTPResponse(HTTPResponseHead(status: 200), body: body) }
@@ -66,8 +57,6 @@ private struct TextRules: HTTPServedConnectionRules {
     /// Records the answer to a request.
     private final class Responder: HTTPResponder {
         let answers = EventRecorder<String>()
-        /// Where the bytes are in memory that were written.
-        let addresses = EventRecorder<Int>()
         private let onDisconnect = Lock<(@Sendable () -> Void)?>(nil)
         private let onWriting = Lock<(@Sendable (Bool) -> Void)?>(nil)
         /// Whether the client reads slowly from the first byte on.
@@ -82,7 +71,6 @@ private struct TextRules: HTTPServedConnectionRules {
         func begin(_ head: HTTPResponseHead) { self.answers.record("begin \(head.status)") }
         func write(_ bytes: [UInt8]) {
             self.answers.record(String(decoding: bytes, as: UTF8.self))
-            self.addresses.record(bytes.withUnsafeBytes { Int(bitPattern: $0.baseAddress) })
             if self.isSlow { self.writing(paused: true) }
         }
         func end() { self.answers.record("end") }
@@ -283,37 +271,6 @@ private struct TextRules: HTTPServedConnectionRules {
         expectEqual(stream.answers.all, ["begin 200", "prelude;", "a;b;", "c;"])
         stream.disconnect()
         expect(fixture.log == ["opened 200", "closed closed"] && fixture.hasEnded)
-    }
-
-    @Test func `a large message isn't copied for each stream, and keeps its place among others`() {
-        let large = WebSocketMessage.text(String(repeating: "x", count: 64 << 10))
-        let address = large.bytes.withUnsafeBytes { Int(bitPattern: $0.baseAddress) }
-        for _ in 1...2 {
-            let fixture = Fixture(TextRules(isStream: true, sharesLargeTexts: true))
-            let stream = fixture.wait()
-            for message in [.text("a"), .text("b"), large, .text("c"), WebSocketMessage(.binary, large.bytes)] {
-                fixture.connection.enqueue(message)
-            }
-            fixture.connection.flush()
-            let text = String(decoding: large.bytes, as: UTF8.self)
-            expectEqual(stream.answers.all, ["begin 200", "prelude;", "a;b;", "large ", text, ";", "c;", text + ";"])
-            expectEqual(stream.addresses.all.map { $0 == address }, [false, false, false, true, false, false, false])
-        }
-    }
-
-    @Test func `a large message isn't copied for each poll, and is the only one in its answer`() {
-        let large = WebSocketMessage.text(String(repeating: "x", count: 64 << 10))
-        let address = large.bytes.withUnsafeBytes { Int(bitPattern: $0.baseAddress) }
-        for _ in 1...2 {
-            let fixture = Fixture(TextRules(sharesLargeTexts: true))
-            for message in [large, .text("a"), WebSocketMessage(.binary, large.bytes)] { fixture.connection.enqueue(message) }
-            fixture.connection.flush()
-            let poll = fixture.wait()
-            let text = String(decoding: large.bytes, as: UTF8.self)
-            expectEqual(poll.answers.all, ["begin 203", "large ", text, ";", "end"])
-            expectEqual(poll.addresses.all.map { $0 == address }, [false, true, false])
-            expectEqual(fixture.wait().answers.all, ["200 a;\(text);"])
-        }
     }
 
     @Test func `a stream ends at its limit, and the next one continues without a gap`() {

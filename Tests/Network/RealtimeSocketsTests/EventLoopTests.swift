@@ -254,10 +254,10 @@ struct EventLoopTests {
         }
     }
 
-    /// Returns how many of 600 descriptors that are always ready were handled before a timer fired, and how often.
+    /// Returns how many of 300 descriptors that are always ready were handled before a timer fired, and how often.
     private func handled(beforeTimerThatIsLateBy delay: Duration) async throws -> (seen: Int, events: Int) {
         let loop = try EventLoop()
-        let ready = try ReadyDescriptors(600)
+        let ready = try ReadyDescriptors(300)
         let timer = CountingTimer(ready)
         loop.execute {
             // Among the events: the timer is due in their turn.
@@ -271,9 +271,9 @@ struct EventLoopTests {
 
     @Test func `timers that passed during a standstill fire after the events of all descriptors`() async throws {
         let counts = try await self.handled(beforeTimerThatIsLateBy: .seconds(2))
-        expectEqual(counts.seen, 600)
+        expectEqual(counts.seen, 300)
         // The descriptors remain ready, and the timer fires all the same.
-        expect(counts.events <= 2_000, "\(counts)")
+        expect(counts.events <= 1_500, "\(counts)")
     }
 
     @Test func `timers that are a little late fire after the first events`() async throws {

@@ -509,20 +509,6 @@ import Testing
         echo.cancel()
     }
 
-    @Test func `a poll is answered with a large message in the frame of others`() async throws {
-        let (test, echo) = try await self.start()
-        try expectEqual(test.start("/primus/0/s/xhr", method: "POST").body, "o\n")
-        let text = String(repeating: "x", count: 100_000)
-        for body in [#"["\"\#(text)\""]"#, "[\"1\"]"] {
-            try expectEqual(test.start("/primus/0/s/xhr_send", method: "POST", body: body).status, 204)
-        }
-        let polls = try (1...2).map { _ in try test.start("/primus/0/s/xhr", method: "POST") }
-        expect(polls.map(\.body) == [#"a["\"\#(text)\""]"# + "\n", "a[\"1\"]\n"])
-        expectEqual(polls[0].headers["Content-Type"], "application/javascript; charset=UTF-8")
-        self.checkUncached(polls[0])
-        echo.cancel()
-    }
-
     @Test(arguments: ["xhr_streaming", "eventsource"], ["", "100%"])
     func `a large message has the frame of others, and escapes where they have some`(transport: String, end: String) async throws {
         let (test, echo) = try await self.start()

@@ -353,6 +353,21 @@ private final class HTTPScript: ListenerHandler {
         expect(count <= 10, "\(count) polls in 5 seconds")
     }
 
+    @Test(arguments: HubFormat.allCases)
+    func `messages before something else in an answer are delivered`(format: HubFormat) async throws {
+        var configuration = HubConfiguration(Endpoint(scheme: "http", host: "memory", port: 1))
+        configuration.format = format
+        let arguments = try HubClient(configuration).coder.arguments(1)
+        var body: [UInt8] = []
+        HubMessageWriter.append(.invocation(HubInvocation(id: nil, target: "Note", arguments: arguments)), format, to: &body)
+        let test = try await Self.answeringPolls(with: body + Array("<html>maintenance</html>".utf8), format)
+        let received = EventRecorder<Int>()
+        test.client.on("Note") { (number: Int) in received.record(number) }
+        try await test.client.start()
+        try await eventually { test.stopError != nil && received.all == [1] }
+        expectEqual(test.stopError?.message.contains("with \"<html>maintenance</html>\","), true, "\(test.stopError?.message ?? "")")
+    }
+
     private static let pages = [
         "<html>maintenance</html>", "maintenance", #"{"error":"maintenance"}"#, "\n<!doctype html>",
         "{" + String(repeating: "x", count: 300), #"{"error":"\#(String(repeating: "maintenance ", count: 500))"}"#,

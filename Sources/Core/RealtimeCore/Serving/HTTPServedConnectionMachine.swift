@@ -386,24 +386,16 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
     /// Sends what waits, or the end of a connection that closes.
     private mutating func send(now: Instant) -> [Command] {
         var commands: [Command] = []
-        sending: while !self.output.isEmpty {
+        while !self.output.isEmpty, let body = self.nextBody() {
             switch self.waiting {
-            case .none, .stream(_, _, isPaused: true): break sending
+            case .none: break
             case .poll(let id, _):
-                if let message = self.output.first, Self.isLarge(message), let (head, frame) = self.rules.answer(with: message) {
-                    commands.append(.begin(id, head))
-                    self.sent(1)
-                    _ = Self.write(message, frame, id, &commands)
-                    commands.append(.end(id))
-                } else {
-                    let body = self.encode(self.output)
-                    commands.append(.respond(id, self.rules.answer(body)))
-                }
+                commands.append(.respond(id, self.rules.answer(body)))
                 self.waiting = self.noRequest(now: now)
             case .stream(let id, let bytes, let isPaused):
-                let count = bytes + self.write(id, &commands)
-                self.waiting = .stream(id, bytes: count, isPaused: isPaused)
-                if let limit = self.rules.streamLimit, count >= limit {
+                commands.append(.write(id, body))
+                self.waiting = .stream(id, bytes: bytes + body.count, isPaused: isPaused)
+                if let limit = self.rules.streamLimit, bytes + body.count >= limit {
                     commands += self.detach(id, now: now) { $0.answer([]) }
                 }
             }
@@ -423,44 +415,19 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         return commands
     }
 
-    /// Writes the next messages to a stream: those before a large one, or a large one, whose bytes other connections write as well.
-    ///
-    /// - Returns: The number of bytes.
-    private mutating func write(_ id: ExchangeID, _ commands: inout [Command]) -> Int {
-        guard let message = self.output.first, Self.isLarge(message), let frame = self.rules.streamFrame(of: message) else {
-            let small = self.output.prefix { !Self.isLarge($0) }
-            let body = self.encode(small.isEmpty ? self.output : small)
-            commands.append(.write(id, body))
-            return body.count
+    /// Encodes messages for the request that waits for them, unless its client reads slowly.
+    private mutating func nextBody() -> [UInt8]? {
+        switch self.waiting {
+        case .none, .stream(_, _, isPaused: true): return nil
+        case .poll, .stream: break
         }
-        self.sent(1)
-        return Self.write(message, frame, id, &commands)
-    }
-
-    private static func write(
-        _ message: WebSocketMessage, _ frame: HTTPStreamFrame, _ id: ExchangeID, _ commands: inout [Command]
-    ) -> Int {
-        if !frame.start.isEmpty { commands.append(.write(id, frame.start)) }
-        commands.append(.write(id, message.bytes))
-        commands.append(.write(id, frame.end))
-        return frame.start.count + message.bytes.count + frame.end.count
-    }
-
-    /// Whether a copy of a message for each client would take much memory.
-    private static func isLarge(_ message: WebSocketMessage) -> Bool { message.bytes.count >= 64 << 10 }
-
-    /// Encodes messages for the request that waits for them.
-    private mutating func encode(_ messages: ArraySlice<WebSocketMessage>) -> [UInt8] {
         var body: [UInt8] = []
-        self.sent(self.rules.encode(messages, into: &body))
-        return body
-    }
-
-    private mutating func sent(_ count: Int) {
+        let count = self.rules.encode(self.output, into: &body)
         self.gauge.remove(self.output.prefix(count).reduce(0) { $0 + Self.size(of: $1) })
         self.unshare(count)
         self.output.removeFirst(count)
         if self.output.isEmpty { self.output = [] }
+        return body
     }
 
     /// Whether to pause writing, if that has changed.

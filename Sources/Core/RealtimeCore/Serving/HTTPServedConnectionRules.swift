@@ -34,17 +34,6 @@ package protocol HTTPServedConnectionRules: Sendable {
     /// - Returns: The number of messages that were encoded, at least one.
     mutating func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout [UInt8]) -> Int
 
-    /// Returns what surrounds the bytes of a large message in a stream, so that they are sent without a copy for each client.
-    ///
-    /// - Returns: `nil` if the message is sent with other bytes, which ``encode(_:into:)`` determines. By default.
-    mutating func streamFrame(of message: WebSocketMessage) -> HTTPStreamFrame?
-
-    /// Returns the head of the answer to a poll with one large message, and what surrounds it there, so that its bytes are sent without a copy for
-    /// each client.
-    ///
-    /// - Returns: `nil` if the message is sent with other bytes, or if ``encode(_:into:)`` doesn't copy it. By default.
-    mutating func answer(with message: WebSocketMessage) -> (head: HTTPResponseHead, frame: HTTPStreamFrame)?
-
     /// Returns the answer to a poll.
     ///
     /// - Parameter body: The encoded messages; empty if the time limit of the poll is up.
@@ -80,18 +69,8 @@ package protocol HTTPServedConnectionRules: Sendable {
 extension HTTPServedConnectionRules {
     package var endsWithLostRequest: Bool { self.orphanTimeout <= .zero }
     package var closeTimeout: Duration { .seconds(5) }
-    package mutating func streamFrame(of message: WebSocketMessage) -> HTTPStreamFrame? { nil }
-    package mutating func answer(with message: WebSocketMessage) -> (head: HTTPResponseHead, frame: HTTPStreamFrame)? { nil }
     package mutating func replaced() -> HTTPResponse { self.answer([]) }
     package mutating func ended(_ reason: CloseReason?) -> HTTPResponse { self.rejection(nil) }
-}
-
-/// The bytes before and after a message in a stream.
-package struct HTTPStreamFrame: Sendable {
-    package var start: [UInt8]
-    package var end: [UInt8]
-
-    package init(start: [UInt8] = [], end: [UInt8]) { (self.start, self.end) = (start, end) }
 }
 
 /// How a server answers a request that waits for messages.

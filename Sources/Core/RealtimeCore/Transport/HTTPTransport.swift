@@ -94,13 +94,15 @@ extension HTTPStreamedResponse {
     ) async throws(TransportError) -> HTTPResponse {
         let isLimited = (self.body as? ResponseBody)?.limitRest(idleTimeout) ?? (self.body is CompleteBody)
         var (last, body) = (isLimited ? .max : now(), [UInt8]())
-        var limit = AnswerLimit(idleTimeout, now: last)
+        var (limit, hasBeenPatient) = (AnswerLimit(idleTimeout, now: last), false)
         while let chunk = try await self.body.next() {
             // The body of an application's transport is checked as it arrives. What arrives after a longer silence than the transport allows
-            // has waited, while the process stood still.
+            // has waited, while the process stood still. This counts once.
             if !isLimited {
                 let now = now()
-                if last.advanced(by: idleTimeout) < now { limit = AnswerLimit(idleTimeout, now: now) }
+                if !hasBeenPatient, last.advanced(by: idleTimeout) < now {
+                    (limit, hasBeenPatient) = (AnswerLimit(idleTimeout, now: now), true)
+                }
                 (last, limit.byteCount) = (now, limit.byteCount + chunk.count)
                 guard now < limit.deadline else { throw AnswerLimit.error("\(endpoint)") }
             }

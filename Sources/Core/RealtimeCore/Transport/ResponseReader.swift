@@ -10,6 +10,8 @@ final class ResponseReader: HTTPExchangeEvents, TimerClient {
         var rest: AnswerLimit?
         /// The time limit of the rest, without that for the bytes that have arrived.
         var restLimit = Duration.zero
+        /// Whether the limit has begun anew because of a standstill. This happens once, so that a busy process still finds a dead server.
+        var hasBeenPatient = false
 
         /// The clock of the exchange.
         var time: (any TimeSource)? { (self.exchange as? any TimedExchange)?.time }
@@ -97,7 +99,10 @@ final class ResponseReader: HTTPExchangeEvents, TimerClient {
             guard let rest = state.rest, let time = state.time else { return nil }
             let now = time.now
             // While the task is behind, the server has to wait. After a standstill, the rest may wait to be read.
-            if state.response.isPaused || rest.deadline.passedDuringStandstill(now: now) {
+            if state.response.isPaused {
+                state.restartRest()
+            } else if !state.hasBeenPatient, rest.deadline.passedDuringStandstill(now: now) {
+                state.hasBeenPatient = true
                 state.restartRest()
             } else if rest.deadline <= now {
                 state.rest = nil

@@ -75,21 +75,6 @@ struct SockJSServedRules: HTTPServedConnectionRules {
         return count
     }
 
-    func streamFrame(of message: WebSocketMessage) -> HTTPStreamFrame? {
-        guard message.kind != .ping else { return nil }
-        switch self.transport {
-        case .xhrStreaming: return HTTPStreamFrame(end: [Self.lineFeed])
-        case .eventSource:
-            // A frame with escape sequences is another one.
-            return message.bytes.contains { Self.escape($0) != nil } ? nil : HTTPStreamFrame(start: Self.eventStart, end: Self.eventEnd)
-        case .xhr, .xhrSend, .websocket: return nil
-        }
-    }
-
-    func answer(with message: WebSocketMessage) -> (head: HTTPResponseHead, frame: HTTPStreamFrame)? {
-        (Self.head, HTTPStreamFrame(end: [Self.lineFeed]))
-    }
-
     func answer(_ body: [UInt8]) -> HTTPResponse { HTTPResponse(Self.head, body: body) }
 
     /// The frame with the code precedes this answer.
@@ -160,7 +145,7 @@ struct SockJSServedRules: HTTPServedConnectionRules {
     ///
     /// Source: `escape_selected` in `utils.js` of sockjs-node 0.3.24.
     private static func event(_ frame: [UInt8]) -> [UInt8] {
-        var event = Self.eventStart
+        var event = Array("data: ".utf8)
         event.reserveCapacity(frame.count + 10)
         var start = 0
         for (index, byte) in frame.enumerated() {
@@ -170,12 +155,9 @@ struct SockJSServedRules: HTTPServedConnectionRules {
             start = index + 1
         }
         event += frame[start...]
-        event += Self.eventEnd
+        event += "\r\n\r\n".utf8
         return event
     }
-
-    private static let eventStart = Array("data: ".utf8)
-    private static let eventEnd = Array("\r\n\r\n".utf8)
 
     private static func escape(_ byte: UInt8) -> String? {
         switch byte {

@@ -72,8 +72,8 @@ public final class PusherAuthorizationHandler: ListenerHandler {
         self.init(app: app, origins: origins) { _ in .accept() }
     }
 
-    /// Returns the limit of a form: enough for 100 channels, percent-encoded, whose names have the maximum length of the app, or 1 KiB on
-    /// average if that is larger, and for 64 KiB of other fields. The body of another request may have 64 KiB.
+    /// Returns the limit of a form: enough for 100 channels, percent-encoded, whose names have the maximum length of the app, but at most 1 KiB
+    /// on average, and for 64 KiB of other fields. The body of another request may have 64 KiB.
     public func bodyLimit(for request: HTTPRequestHead) -> Int? {
         guard request.method == "POST" else { return bodyLimitWithoutMessages }
         return PusherAuthorizationForm.channelBytes(nameLimit: self.app.channelNameLimit) + bodyLimitWithoutMessages
@@ -301,7 +301,7 @@ struct PusherAuthorizationForm {
 
     /// How many bytes the channels of a form may need, with the names of their fields.
     static func channelBytes(nameLimit: Int) -> Int {
-        // Names in UTF-8 have three bytes for each of their own. Some servers don't limit them: one name may be longer then.
+        // Percent-encoding writes three bytes for each byte of a name. Some servers don't limit names: one of them may be longer then.
         Self.batchLimit * (3 * min(max(0, nameLimit), 1024) + "channel_name%5B99%5D=&".utf8.count)
     }
 

@@ -21,8 +21,8 @@ struct HubPollCheck: Sendable {
     private(set) var hasMessage = false
     private let format: HubFormat
     private var position = Position.record(nil)
-    /// Whether the answer in progress has the end of a message.
-    private var hasEnd = false
+    /// Whether the answer in progress has bytes, and the end of a message.
+    private var (hasBytes, hasEnd) = (false, false)
     private var parts = 0
 
     init(_ format: HubFormat) { self.format = format }
@@ -32,6 +32,7 @@ struct HubPollCheck: Sendable {
     /// - Returns: The number of bytes that messages consist of and, if others follow, what they are.
     mutating func read(_ bytes: UnsafeRawBufferPointer) -> (count: Int, problem: String?) {
         self.hasMessage = false
+        self.hasBytes = self.hasBytes || !bytes.isEmpty
         var index = 0
         while index < bytes.count {
             switch self.position {
@@ -50,7 +51,8 @@ struct HubPollCheck: Sendable {
                 // The answer to the handshake is a record in both formats.
                 if self.format == .messagePack { self.position = .frame(MessagePackFrame()) } else { self.position = .record(nil) }
             case .frame(var frame):
-                guard frame.read(bytes[index...]) else { return (index, Excerpt.of(bytes: bytes[index...], limit: 100)) }
+                let end = frame.read(bytes[index...])
+                guard end == bytes.count else { return (end, Excerpt.of(bytes: bytes[end...], limit: 100)) }
                 if frame.hasMessage { self.hasMessage = true }
                 if frame.hasEnd { self.hasEnd = true }
                 (frame.hasMessage, frame.hasEnd) = (false, false)
@@ -64,8 +66,8 @@ struct HubPollCheck: Sendable {
 
     /// The answer has ended.
     mutating func bodyEnded() {
-        self.parts = self.hasEnd ? 0 : self.parts + 1
-        self.hasEnd = false
+        if self.hasEnd { self.parts = 0 } else if self.hasBytes { self.parts += 1 }
+        (self.hasBytes, self.hasEnd) = (false, false)
     }
 }
 
@@ -137,21 +139,21 @@ private struct MessagePackFrame: Sendable {
     /// Whether a message that isn't a ping has ended, and whether any has.
     var (hasMessage, hasEnd) = (false, false)
 
-    /// - Returns: `false` if the bytes aren't frames.
-    mutating func read(_ bytes: Slice<UnsafeRawBufferPointer>) -> Bool {
-        var index = bytes.startIndex
+    /// - Returns: The end of the bytes or, if they aren't all frames, that of the last one.
+    mutating func read(_ bytes: Slice<UnsafeRawBufferPointer>) -> Int {
+        var (index, complete) = (bytes.startIndex, bytes.startIndex)
         while index < bytes.endIndex {
             let byte = bytes[index]
             switch self.part {
             case .length(let value, let shift):
-                guard shift <= 28 else { return false }
+                guard shift <= 28 else { return complete }
                 let value = value | Int(byte & 0x7f) << shift
                 self.part = byte & 0x80 != 0 ? .length(value, shift: shift + 7) : .array(value)
                 if case .array(0) = self.part { self.end() }
                 index += 1
             case .array(let count):
                 // All messages are arrays, most of them short ones.
-                guard byte & 0xf0 == 0x90 || byte == 0xdc || byte == 0xdd else { return false }
+                guard byte & 0xf0 == 0x90 || byte == 0xdc || byte == 0xdd else { return complete }
                 self.isMessage = byte & 0xf0 != 0x90
                 self.part = .type(count - 1)
                 if count == 1 { self.end() }
@@ -167,8 +169,9 @@ private struct MessagePackFrame: Sendable {
                 self.part = .rest(count - taken)
                 if count == taken { self.end() }
             }
+            if case .length(0, shift: 0) = self.part { complete = index }
         }
-        return true
+        return index
     }
 
     private mutating func end() {
