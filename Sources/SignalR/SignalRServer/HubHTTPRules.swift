@@ -50,7 +50,7 @@ struct HubHTTPRules: HTTPServedConnectionRules {
         for message in messages {
             // JSON contains no line ends. A text of a test can.
             var start = 0
-            while let end = message.bytes[start...].firstIndex(where: Self.isLineEnd) {
+            while let end = message.bytes[start...].firstIndex(where: { $0 == UInt8(ascii: "\n") || $0 == UInt8(ascii: "\r") }) {
                 body += message.bytes[start..<end] + Self.lineEnd + Self.field
                 start = message.bytes[end...].starts(with: Self.lineEnd) ? end + 2 : end + 1
             }
@@ -58,8 +58,6 @@ struct HubHTTPRules: HTTPServedConnectionRules {
         }
         body += Self.lineEnd + Self.lineEnd
     }
-
-    private static func isLineEnd(_ byte: UInt8) -> Bool { byte == UInt8(ascii: "\n") || byte == UInt8(ascii: "\r") }
 
     private static let field = Array("data: ".utf8)
     private static let lineEnd = Array("\r\n".utf8)

@@ -6,10 +6,10 @@ import Testing
     private func at(_ milliseconds: Int64) -> Instant { Instant(nanoseconds: milliseconds * 1_000_000) }
 
     @Test func `a limit that passes while the process runs is final`() {
-        for now in [10_000, 10_999] as [Int64] {
+        for milliseconds in [10_000, 10_999] as [Int64] {
             var limit = PatientLimit(until: self.at(10_000))
             expect(!limit.hasPassed(after: 10_000_000_000, now: self.at(9_999)))
-            expect(limit.hasPassed(after: 10_000_000_000, now: self.at(now)))
+            expect(limit.hasPassed(after: 10_000_000_000, now: self.at(milliseconds)))
         }
     }
 

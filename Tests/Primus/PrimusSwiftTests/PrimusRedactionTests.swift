@@ -20,62 +20,8 @@ import Testing
         scheme: "https", host: "\(marker):\(marker)@host", port: 443, target: "/primus?token=\(marker)")
     private static let error = PrimusError(.connectionLost, "Failed.")
 
-    /// A server and a client that authorizes itself with secrets, with what one has received from the other.
-    private struct Exchange {
-        let memory: InMemoryPrimus
-        let client: PrimusConnection
-        let spark: PrimusSpark
-        let received: [Any]
-
-        init() async throws {
-            var configuration = PrimusServerConfiguration()
-            configuration.plugins = [.emitter, .multiplex, .substream, .responder]
-            self.memory = try await InMemoryPrimus(configuration: configuration)
-            let (server, received) = (self.memory.server, EventRecorder<any Sendable>())
-            self.client = self.memory.client {
-                $0.plugins = [.emitter, .multiplex, .substream, .responder]
-                $0.headers = PrimusRedactionTests.headers
-                $0.credentials = { PrimusCredentials(query: [("token", PrimusRedactionTests.text)]) }
-            }
-            self.client.open()
-            try await self.client.opened()
-            let channel = self.client.channel("room")
-            let observations: [Any] = [
-                server.onMessage { received.record($0) }, server.on(nil) { received.record($0) },
-                server.onChannel("room") { received.record($0) },
-                self.client.onMessage(on: .tasks) { received.record($0) },
-                self.client.emitter.on("news", on: .tasks) { received.record($0) },
-                self.client.onRequest(on: .tasks) { received.record($0) },
-                channel.onMessage(on: .tasks) { received.record($0) },
-            ]
-            try await self.client.write(1)
-            try await self.client.emitter.send("hello", 2)
-            try await channel.write(3)
-            try await eventually { server.sparks.count == 1 && received.all.count >= 3 }
-            self.spark = server.sparks[0]
-            try self.spark.write(4)
-            try self.spark.send("news", 5)
-            let question = Task { [spark] in try await spark.request(6, as: Int.self) }
-            for case let event as PrimusChannelEvent in received.all { if case .message(let channel, _) = event { try channel.write(7) } }
-            try await eventually { received.all.count >= 7 }
-            question.cancel()
-            withExtendedLifetime(observations) {}
-            var values: [Any] = received.all
-            for value in received.all {
-                switch value {
-                case let call as PrimusServerCall: values.append(call.arguments)
-                case let event as PrimusEmitterEvent: values.append(PrimusAcknowledgement(event))
-                case let event as PrimusChannelEvent:
-                    if case .message(let channel, let payload) = event { values += [channel, payload] as [Any] }
-                default: break
-                }
-            }
-            self.received = values
-        }
-    }
-
     /// Values that contain the marker wherever they can contain a secret, by the names of their types.
-    private static func secretValues(_ exchange: Exchange) throws -> [Any] {
+    private static func secretValues(_ exchange: ExchangedValues) throws -> [Any] {
         var configuration = PrimusConfiguration(Self.endpoint, transports: exchange.memory.network.transports())
         configuration.headers = Self.headers
         configuration.credentials = { [text = Self.text] in PrimusCredentials(query: [("token", text)]) }
@@ -115,7 +61,10 @@ import Testing
     }
 
     @Test func `the text of a public value contains no secret, and every public type is tested`() async throws {
-        let exchange = try await Exchange()
+        let exchange = try await ExchangedValues {
+            $0.headers = Self.headers
+            $0.credentials = { [text = Self.text] in PrimusCredentials(query: [("token", text)]) }
+        }
         let values = try Self.secretValues(exchange) + Self.otherValues
         for value in values {
             let name = PrintedText.typeName(of: value)

@@ -25,68 +25,33 @@ import Testing
         expectEqual("\([value])", "[\(text)]")
     }
 
-    /// The server and a client, with what one has received from the other.
-    private struct Exchange {
-        let memory: InMemoryPrimus
-        let client: PrimusConnection
-        var texts: [(Any, String)] = []
-
-        init() async throws {
-            var configuration = PrimusServerConfiguration()
-            configuration.plugins = [.emitter, .multiplex, .substream]
-            self.memory = try await InMemoryPrimus(configuration: configuration)
-            let (server, received) = (self.memory.server, EventRecorder<any Sendable>())
-            self.client = self.memory.client { $0.plugins = [.emitter, .multiplex, .substream] }
-            self.client.open()
-            try await self.client.opened()
-            let channel = self.client.channel("room")
-            let observations: [Any] = [
-                server.onMessage { received.record($0) }, server.on(nil) { received.record($0) },
-                server.onChannel("room") { received.record($0) },
-                self.client.onMessage(on: .tasks) { received.record($0) },
-                self.client.emitter.on("news", on: .tasks) { received.record($0) },
-                channel.onMessage(on: .tasks) { received.record($0) },
-            ]
-            try await self.client.write(["a": 1])
-            try await self.client.emitter.send("hello", "x", ["b": 2])
-            try await channel.write([3])
-            try await eventually { server.sparks.count == 1 && received.all.count >= 3 }
-            let spark = server.sparks[0]
-            try spark.write(["c": 4])
-            try spark.send("news", 5, nil as Int?)
-            for case let event as PrimusChannelEvent in received.all { if case .message(let channel, _) = event { try channel.write("d") } }
-            try await eventually { received.all.count >= 6 }
-            withExtendedLifetime(observations) {}
-            for value in received.all {
-                switch value {
-                case let value as PrimusMessage: self.texts.append((value, #"{"c":4}"#))
-                case let value as PrimusEmitterEvent: self.texts.append((value, "news(5, null)"))
-                case let value as PrimusPluginMessage: self.texts.append((value, #""d""#))
-                case let value as PrimusServerMessage: self.texts.append((value, #"{"a":1}"#))
-                case let value as PrimusServerCall:
-                    self.texts.append((value, #"hello("x", {"b":2})"#))
-                    self.texts.append((value.arguments, #"("x", {"b":2})"#))
-                case let event as PrimusChannelEvent:
-                    guard case .message(let channel, let payload) = event else { continue }
-                    self.texts.append((payload, "[3]"))
-                    self.texts.append((channel, #"PrimusSparkChannel(name: "room", spark: "\#(spark.id)")"#))
-                default: break
-                }
-            }
-            self.texts += [
-                (channel, #"PrimusChannel(name: "room")"#), (self.client.substream("log"), #"PrimusSubstream(name: "log")"#),
-                (self.client.emitter, "PrimusEmitter(channel: nil)"), (channel.emitter, #"PrimusEmitter(channel: "room")"#),
-            ]
-        }
-    }
-
     @Test func `what was received prints its content`() async throws {
-        let exchange = try await Exchange()
-        for (value, text) in exchange.texts {
+        let exchange = try await ExchangedValues()
+        let channel = exchange.client.channel("room")
+        var texts: [(Any, String)] = [
+            (channel, #"PrimusChannel(name: "room")"#), (exchange.client.substream("log"), #"PrimusSubstream(name: "log")"#),
+            (exchange.client.emitter, "PrimusEmitter(channel: nil)"), (channel.emitter, #"PrimusEmitter(channel: "room")"#),
+        ]
+        for value in exchange.received {
+            switch value {
+            case is PrimusMessage: texts.append((value, #"{"c":4}"#))
+            case is PrimusEmitterEvent: texts.append((value, "news(5, null)"))
+            case is PrimusPluginMessage: texts.append((value, #""d""#))
+            case is PrimusResponderRequest: texts.append((value, "6"))
+            case is PrimusServerMessage: texts.append((value, #"{"a":1}"#))
+            case is PrimusServerCall: texts.append((value, #"hello("x", {"b":2})"#))
+            case is PrimusEventArguments: texts.append((value, #"("x", {"b":2})"#))
+            case is PrimusServerPayload: texts.append((value, "[3]"))
+            case is PrimusSparkChannel:
+                texts.append((value, #"PrimusSparkChannel(name: "room", spark: "\#(exchange.spark.id)")"#))
+            default: break
+            }
+        }
+        for (value, text) in texts {
             expectEqual("\(value)", text)
             expectEqual("\([value])", "[\(text)]")
         }
-        expect(Set(exchange.texts.map { PrintedText.typeName(of: $0.0) }).count == 11, "\(exchange.texts)")
+        expect(Set(texts.map { PrintedText.typeName(of: $0.0) }).count == 12, "\(texts)")
     }
 
     @Test func `the text of a value says what it means`() async throws {
