@@ -226,7 +226,7 @@ extension PrimusServerHandler {
     private func open(_ version: EngineIOVersion, _ request: HTTPRequestHead) -> any ServedRequests {
         let sid = self.connections.driver.makeSparkID()
         let cookie = self.configuration.sessionCookie.map { "\($0)=\(sid); Path=/; HttpOnly; SameSite=Lax" }
-        let rules = EngineIOServedRules(version, cookie: cookie, self.configuration)
+        let rules = EngineIOServedRules(version, cookie: cookie, self.configuration, self.encodings)
         let key = ByteString(sid)
         let session = EngineIOServedSession(
             rules, version, messageLimit: self.configuration.messageLimit, time: self.time,
@@ -246,7 +246,7 @@ extension PrimusServerHandler {
     private func open(_ id: String, _ request: HTTPRequestHead) -> any ServedRequests {
         let key = ByteString(id)
         let session = HTTPServedConnection(
-            SockJSServedRules(self.configuration, onClose: { [weak self] in self?.remember($0, of: key) }), time: self.time,
+            SockJSServedRules(self.configuration, self.encodings, onClose: { [weak self] in self?.remember($0, of: key) }), time: self.time,
             backlogBytes: self.configuration.sessionBacklogLimit, sharedBacklog: self.sharedBacklog,
             onEnd: { [weak self] _ in self?.forget(key) })
         // Another request may have opened the session since this one was authorized.
@@ -332,7 +332,7 @@ struct SockJSClosedSessions: Sendable {
 
 /// Adds the header fields that Primus adds to all responses: those with which it allows pages of any origin, and, except for the
 /// specification, those that keep a response out of caches.
-final class CommonFieldsResponder: DroppableResponder {
+final class CommonFieldsResponder: DroppableResponder, SharingResponder {
     private let origin: String?
     private let isCached: Bool
     private let responder: any HTTPResponder
@@ -360,7 +360,9 @@ final class CommonFieldsResponder: DroppableResponder {
         self.responder.respond(HTTPResponse(self.completed(response.head), body: response.body))
     }
     func begin(_ head: HTTPResponseHead) { self.responder.begin(self.completed(head)) }
+    func respond(_ head: HTTPResponseHead, _ body: SharedBody) { self.responder.respond(self.completed(head), sharing: body) }
     func write(_ bytes: [UInt8]) { self.responder.write(bytes) }
+    func write(_ body: SharedBody) { self.responder.write(sharing: body) }
     func send(_ bytes: [UInt8]) async throws(TransportError) { try await self.responder.send(bytes) }
     func end() { self.responder.end() }
     func drop() { (self.responder as? any DroppableResponder)?.drop() }

@@ -22,6 +22,7 @@ final class PrimusServerHandler: ListenerHandler {
     let unreadSessions: Lock<UnreadSessions>
     /// The messages that wait for the clients of all sessions over HTTP.
     let sharedBacklog: SharedBacklog
+    let encodings = SessionEncodings()
     /// Whether the server's own listener has a loopback address.
     private let isOnLoopback = Lock(false)
     private let refusedOrigins = Lock(RefusedOrigins())

@@ -26,37 +26,35 @@ struct HubHTTPRules: HTTPServedConnectionRules {
         if self.isStream { return .stream(Self.streamHead, first: Self.comment) }
         // The first answer tells the client that the connection is open.
         defer { self.hasPolled = true }
-        return self.hasPolled ? .poll : .respond(Self.answer(200, "application/octet-stream", []))
+        return self.hasPolled ? .poll : .respond(Self.answer(200, "application/octet-stream"))
     }
 
     func waitingTwice(_ request: HTTPRequestHead) -> HTTPSecondRequest {
         self.isStream ? .isRefused(SignalRServerHandler.response(409, HubRefusal.inUse.text)) : .replaces
     }
 
-    func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout [UInt8]) -> Int {
-        // The answer to a poll with a single message is not a copy of it.
-        if !self.isStream, messages.count == 1, let message = messages.first {
-            body = message.bytes
-            return 1
+    func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout SharedBody) -> Int {
+        if self.isStream {
+            Self.append(event: messages, to: &body)
+        } else {
+            for message in messages { body.append(message: message.bytes) }
         }
-        body.reserveCapacity(messages.reduce(16) { $0 + $1.bytes.count })
-        if self.isStream { Self.appendEvent(messages, to: &body) } else { for message in messages { body += message.bytes } }
         return messages.count
     }
 
     /// Appends messages as one event, whose data a client joins with those of other events.
-    private static func appendEvent(_ messages: ArraySlice<WebSocketMessage>, to body: inout [UInt8]) {
-        body += Self.field
+    private static func append(event messages: ArraySlice<WebSocketMessage>, to body: inout SharedBody) {
+        body.append(Self.field)
         for message in messages {
             // JSON contains no line ends. A text of a test can.
             var start = 0
             while let end = message.bytes[start...].firstIndex(where: { $0 == UInt8(ascii: "\n") || $0 == UInt8(ascii: "\r") }) {
-                body += message.bytes[start..<end] + Self.lineEnd + Self.field
+                body.append(Array(message.bytes[start..<end]) + Self.lineEnd + Self.field)
                 start = message.bytes[end...].starts(with: Self.lineEnd) ? end + 2 : end + 1
             }
-            body += message.bytes[start...]
+            if start == 0 { body.append(message: message.bytes) } else { body.append(Array(message.bytes[start...])) }
         }
-        body += Self.lineEnd + Self.lineEnd
+        body.append(Self.lineEnd + Self.lineEnd)
     }
 
     private static let field = Array("data: ".utf8)
@@ -64,7 +62,9 @@ struct HubHTTPRules: HTTPServedConnectionRules {
     /// The beginning of a stream, which proxies pass on, so that the client learns that the connection is open.
     private static let comment = Array(":\r\n".utf8)
 
-    func answer(_ body: [UInt8]) -> HTTPResponse { Self.answer(200, body.isEmpty ? "text/plain" : "application/octet-stream", body) }
+    func head(of body: SharedBody) -> HTTPResponseHead {
+        Self.answer(200, body.isEmpty ? "text/plain" : "application/octet-stream").head
+    }
 
     func replaced() -> HTTPResponse { Self.over }
 
@@ -75,7 +75,7 @@ struct HubHTTPRules: HTTPServedConnectionRules {
     }
 
     /// The answer to a poll after which the client sends no further one.
-    private static let over = HubHTTPRules.answer(204, "text/plain", [])
+    private static let over = HubHTTPRules.answer(204, "text/plain")
 
     // MARK: Requests that bring messages
 
@@ -101,8 +101,9 @@ struct HubHTTPRules: HTTPServedConnectionRules {
 
     // MARK: Header fields
 
-    private static func answer(_ status: Int, _ type: String, _ body: [UInt8]) -> HTTPResponse {
-        self.uncached(HTTPResponse(HTTPResponseHead(status: status, headers: ["Content-Type": type]), body: body))
+    /// An answer without a body.
+    private static func answer(_ status: Int, _ type: String) -> HTTPResponse {
+        self.uncached(HTTPResponse(HTTPResponseHead(status: status, headers: ["Content-Type": type])))
     }
 
     /// Adds the header fields of every answer to a poll, so that no intermediary answers one in place of the server.

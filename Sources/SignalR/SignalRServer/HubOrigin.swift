@@ -58,7 +58,7 @@ enum HubOrigin: Hashable, Sendable {
 }
 
 /// Adds the header fields that allow pages of another origin to read a response.
-final class CrossOriginResponder: DroppableResponder {
+final class CrossOriginResponder: DroppableResponder, SharingResponder {
     private let responder: any HTTPResponder
     private let origin: String
 
@@ -76,7 +76,9 @@ final class CrossOriginResponder: DroppableResponder {
 
     func respond(_ response: HTTPResponse) { self.responder.respond(HTTPResponse(self.adding(response.head), body: response.body)) }
     func begin(_ head: HTTPResponseHead) { self.responder.begin(self.adding(head)) }
+    func respond(_ head: HTTPResponseHead, _ body: SharedBody) { self.responder.respond(self.adding(head), sharing: body) }
     func write(_ bytes: [UInt8]) { self.responder.write(bytes) }
+    func write(_ body: SharedBody) { self.responder.write(sharing: body) }
     func send(_ bytes: [UInt8]) async throws(TransportError) { try await self.responder.send(bytes) }
     func end() { self.responder.end() }
     func onWriting(_ change: @escaping @Sendable (_ paused: Bool) -> Void) { self.responder.onWriting(change) }

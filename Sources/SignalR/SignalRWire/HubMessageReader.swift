@@ -59,6 +59,9 @@ package struct HubMessageReader: Sendable {
         }
     }
 
+    /// Whether the beginning of a message waits for the rest.
+    package var hasPart: Bool { !self.pending.isEmpty || self.length != nil || self.prefix.isBegun }
+
     private func checkSize(_ size: Int) throws(HubFramingError) {
         guard size <= self.messageLimit else {
             throw HubFramingError("A message is longer than the limit of \(self.messageLimit) bytes.", isTooLarge: true)
@@ -137,6 +140,8 @@ struct HubLengthPrefix {
     private(set) var value = 0
     private(set) var isComplete = false
     private var count = 0
+
+    var isBegun: Bool { self.count > 0 }
 
     /// Adds the next byte of an incomplete length.
     mutating func append(_ byte: UInt8) throws(HubFramingError) {

@@ -20,6 +20,7 @@ import Testing
             }
 
             func start() {
+                if self.request.endpoint.path == "/silent" { return }
                 guard self.request.endpoint.path == "/moved" else {
                     return self.events.received(HTTPResponseHead(status: 200), of: self.id)
                 }
@@ -47,7 +48,8 @@ import Testing
         /// Sends a request with a limit of 10 seconds, whose head is answered, and waits until the rest has its limit.
         func begin(_ path: String = "/", over transport: (any HTTPTransport)? = nil) async throws -> Exchange {
             let endpoint = try Endpoint("https://example.com\(path)")
-            let request = HTTPRequest("POST", endpoint, body: [1], idleTimeout: .seconds(10))
+            let body = [UInt8](repeating: 1, count: path == "/silent" ? 2048 : 1)
+            let request = HTTPRequest("POST", endpoint, body: body, idleTimeout: .seconds(10))
             let client = HTTPClient(transport ?? self, time: self.clock.time, cookies: HTTPClient.Cookies())
             Task {
                 do throws(TransportError) {
@@ -123,6 +125,20 @@ import Testing
         expect(!exchange.isCancelled.withLock { $0 })
         script.clock.advance(by: .seconds(1))
         try await Self.expectTooSlow(script.result())
+    }
+
+    @Test func `an answer whose head isn't complete in time ends with an error`() async throws {
+        let script = Script()
+        let exchange = try await script.begin("/silent")
+        // The time for a connection, the time for the answer, and a second for each KiB of the request.
+        script.clock.advance(by: .milliseconds(21_999))
+        expect(!exchange.isCancelled.withLock { $0 })
+        script.clock.advance(by: .milliseconds(1))
+        let error = await #expect(throws: TransportError.self) { try await script.result().get() }
+        expect(
+            error?.code == .timedOut && error?.message.contains("the head of its answer wasn't complete") == true, "\(error?.message ?? "")"
+        )
+        expect(exchange.isCancelled.withLock { $0 } && script.clock.untilNextDeadline == nil)
     }
 
     @Test func `a redirect leaves the rest of the answer the time of the request`() async throws {

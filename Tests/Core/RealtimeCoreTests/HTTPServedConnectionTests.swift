@@ -22,12 +22,15 @@ private struct TextRules: HTTPServedConnectionRules {
     func waitingTwice(_ request: HTTPRequestHead) -> HTTPSecondRequest { self.second }
 
     /// At most three messages in an answer.
-    func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout [UInt8]) -> Int {
-        for message in messages.prefix(3) { body += message.bytes + ";".utf8 }
+    func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout SharedBody) -> Int {
+        for message in messages.prefix(3) {
+            body.append(message: message.bytes)
+            body.append(UInt8(ascii: ";"))
+        }
         return min(3, messages.count)
     }
 
-    func answer(_ body: [UInt8]) -> HTTPResponse { HTTPResponse(HTTPResponseHead(status: 200), body: body) }
+    func head(of body: SharedBody) -> HTTPResponseHead { HTTPResponseHead(status: 200) }
 
     func ending(_ code: CloseCode, reason: String) -> HTTPResponse {
         HTTPResponse(HTTPResponseHead(status: 204), body: Array("end \(code) \(reason);".utf8))
@@ -55,8 +58,10 @@ private struct TextRules: HTTPServedConnectionRules {
 
 @Suite struct HTTPServedConnectionTests {
     /// Records the answer to a request.
-    private final class Responder: HTTPResponder {
+    private final class Responder: SharingResponder {
         let answers = EventRecorder<String>()
+        /// Where the large pieces are in memory that were sent.
+        let addresses = EventRecorder<UInt>()
         private let onDisconnect = Lock<(@Sendable () -> Void)?>(nil)
         private let onWriting = Lock<(@Sendable (Bool) -> Void)?>(nil)
         /// Whether the client reads slowly from the first byte on.
@@ -68,7 +73,18 @@ private struct TextRules: HTTPServedConnectionRules {
             let body = String(decoding: response.body, as: UTF8.self)
             self.answers.record(body.isEmpty ? "\(response.head.status)" : "\(response.head.status) \(body)")
         }
+        func respond(_ head: HTTPResponseHead, _ body: SharedBody) {
+            self.recordAddresses(body)
+            self.respond(HTTPResponse(head, body: Array(body.pieces.joined())))
+        }
         func begin(_ head: HTTPResponseHead) { self.answers.record("begin \(head.status)") }
+        func write(_ body: SharedBody) {
+            self.recordAddresses(body)
+            self.write(Array(body.pieces.joined()))
+        }
+        private func recordAddresses(_ body: SharedBody) {
+            for piece in body.pieces where SharedBody.isLarge(piece) { self.addresses.record(piece.address) }
+        }
         func write(_ bytes: [UInt8]) {
             self.answers.record(String(decoding: bytes, as: UTF8.self))
             if self.isSlow { self.writing(paused: true) }
@@ -259,6 +275,12 @@ private struct TextRules: HTTPServedConnectionRules {
         expect(fixture.log == ["opened 200"] && !fixture.hasEnded)
         fixture.clock.advance(by: .milliseconds(1))
         expect(fixture.newest == "closed timedOut" && fixture.hasEnded)
+        // A busy process that stands still again finds a lost client.
+        let busy = Fixture()
+        _ = busy.wait()
+        busy.send("a")
+        for _ in 0..<2 { busy.clock.standStill(for: .seconds(60)) }
+        expect(busy.newest == "closed timedOut" && busy.hasEnded, "\(busy.log)")
     }
 
     // MARK: Streams
@@ -278,9 +300,23 @@ private struct TextRules: HTTPServedConnectionRules {
         let fixture = Fixture(TextRules(isStream: true, streamLimit: 8))
         let stream = fixture.wait()
         fixture.send("a", "b", "c", "d", "e")
-        expectEqual(stream.answers.all, ["begin 200", "prelude;", "a;b;c;", "d;e;", "end"])
+        expectEqual(stream.answers.all, ["begin 200", "prelude;", "a;b;c;d;e;", "end"])
         fixture.send("f")
         expectEqual(fixture.wait().answers.all, ["begin 200", "prelude;", "f;"])
+    }
+
+    @Test func `a large message isn't copied for each client, and keeps its place among others`() {
+        let large = WebSocketMessage.text(String(repeating: "x", count: SharedBody.largeSize))
+        let text = String(decoding: large.bytes, as: UTF8.self)
+        for isStream in [true, false] {
+            for _ in 1...2 {
+                let fixture = Fixture(TextRules(isStream: isStream))
+                for message in [.text("a"), large, .text("b")] { fixture.connection.enqueue(message) }
+                let client = fixture.wait()
+                expectEqual(client.answers.all.last, (isStream ? "" : "200 ") + "a;\(text);b;")
+                expectEqual(client.addresses.all, [large.bytes.address])
+            }
+        }
     }
 
     @Test func `what waits for several connections counts once, until the last one has sent it or has ended`() {
@@ -650,4 +686,9 @@ private struct TextRules: HTTPServedConnectionRules {
             func closed(_ id: ConnectionID, _ reason: CloseReason) { self.ends.record(reason) }
         }
     }
+}
+
+extension [UInt8] {
+    /// Where the bytes are in memory. Copies that share it have the same one.
+    fileprivate var address: UInt { self.withUnsafeBytes { UInt(bitPattern: $0.baseAddress) } }
 }

@@ -173,4 +173,90 @@ import Testing
         #expect(await Self.cancelled { _ = try await connection.id() } == "cancelled")
         #expect(connection.counters.messagesSent == sent)
     }
+
+    /// A sequence with its name in the sources.
+    private struct Row: Sendable {
+        let name: String
+        /// Runs a loop in a task that is cancelled, and returns what is wrong afterwards; `nil` for nothing.
+        let problem: @Sendable () async -> String?
+
+        init<Element: Sendable>(_ name: String, _ sequence: EventSequence<Element>) {
+            self.name = name
+            self.problem = {
+                let task = Task {
+                    withUnsafeCurrentTask { $0?.cancel() }
+                    var count = 0
+                    for await _ in sequence { count += 1 }
+                    return count
+                }
+                let count = await task.value
+                if count > 0 { return "a loop in a cancelled task had \(count) elements" }
+                return sequence.endReason.map { "the sequence has ended: \($0)" }
+            }
+        }
+    }
+
+    private static func check(_ rows: [Row]) async {
+        for row in rows {
+            let problem = await row.problem()
+            #expect(problem == nil, "\(row.name)")
+        }
+    }
+
+    private static func pusherRows(_ pusher: InMemoryPusher, _ client: PusherClient) throws -> [Row] {
+        let (channel, presence) = (try client.subscribe("news"), try client.subscribe("presence-room"))
+        let echo = try PusherEcho(client).presence("room")
+        return [
+            Row("states", client.states), Row("stateChanges", client.stateChanges), Row("connectingIn", client.connectingIn),
+            Row("errors", client.errors), Row("updates", client.updates()), Row("frames", client.frames()), Row("events", client.events()),
+            Row("events", channel.events()), Row("states", channel.states), Row("stateChanges", channel.stateChanges),
+            Row("gaps", channel.gaps), Row("subscriptionCounts", channel.subscriptionCounts),
+            Row("memberLists", presence.memberLists), Row("memberChanges", presence.memberChanges),
+            Row("states", client.user.states), Row("events", client.user.events()), Row("watchlistChanges", client.user.watchlistChanges),
+            Row("listen", echo.listen("e")), Row("listenToAll", echo.listenToAll()), Row("notifications", echo.notifications()),
+            Row("listenForWhisper", echo.listenForWhisper("e")), Row("here", echo.here), Row("joining", echo.joining),
+            Row("leaving", echo.leaving), Row("events", pusher.server.events),
+        ]
+    }
+
+    private static func signalRRows(_ signalR: InMemorySignalR, _ client: HubClient) -> [Row] {
+        [
+            Row("states", client.states), Row("stateChanges", client.stateChanges), Row("connectingIn", client.connectingIn),
+            Row("errors", client.errors), Row("updates", client.updates()), Row("frames", client.frames()),
+            Row("invocations", client.invocations(of: "Told")), Row("events", signalR.server.events),
+        ]
+    }
+
+    private static func primusRows(_ primus: InMemoryPrimus, _ client: PrimusConnection) -> [Row] {
+        let channel = client.channel("news")
+        return [
+            Row("states", client.states), Row("stateChanges", client.stateChanges), Row("connectingIn", client.connectingIn),
+            Row("errors", client.errors), Row("updates", client.updates()), Row("frames", client.frames()),
+            Row("messages", client.messages), Row("messages", client.messages(buffer: .standard)), Row("messages", channel.messages),
+            Row("messages", client.substream("news").messages), Row("requests", client.requests), Row("on", client.emitter.on("e")),
+            Row("events", client.emitter.events), Row("on", client.emits.on("e")), Row("events", client.emits.events),
+            Row("events", primus.server.events),
+        ]
+    }
+
+    @Test func `a cancelled loop leaves each public sequence, which doesn't look complete`() async throws {
+        let (pusher, signalR, primus) = try await (InMemoryPusher(), InMemorySignalR(), InMemoryPrimus())
+        _ = signalR.server.hub("/hub")
+        let (channels, hub, connection) = (
+            pusher.client(), signalR.client("/hub"), primus.client { $0.plugins = [.emitter, .multiplex, .substream, .responder] }
+        )
+        let rows = try Self.pusherRows(pusher, channels) + Self.signalRRows(signalR, hub) + Self.primusRows(primus, connection)
+        await Self.check(rows)
+        channels.connect()
+        try await channels.connected(within: .seconds(10))
+        try await hub.start()
+        connection.open()
+        try await connection.opened(within: .seconds(10))
+        await Self.check(rows)
+        // A sequence that is missing in the rows, or was removed from the sources.
+        let declarations = try Snippets.sourceLines().compactMap { line in
+            line.firstMatch(of: /public (?:var|func) (\w+).*(?:->|:) EventSequence</).map { String($0.1) }
+        }
+        #expect(rows.map(\.name).sorted() == declarations.sorted())
+    }
 }

@@ -49,7 +49,7 @@ private func churn(_ wire: Wire, cycles: Int) async throws {
         }
     }
 
-    for number in 0..<200 { try await cycle(number) }
+    for number in 0..<ProcessUsage.warmUp(200) { try await cycle(number) }
     let before = ProcessUsage.now()
     for number in 0..<scaled(cycles) { try await cycle(number) }
     await listener.stop()

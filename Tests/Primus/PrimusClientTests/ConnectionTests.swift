@@ -301,6 +301,28 @@ import Testing
         expectEqual(fixture.server.upgrades.all.map { $0.headers["Cookie"] }, [nil, "node=seven"])
     }
 
+    @Test(arguments: [(200, "can't be read"), (404, "404"), (503, "503")])
+    func `an answer of another URL than the one that was asked names both`(status: Int, text: String) async throws {
+        var script = ScriptedPrimus.Script()
+        script.response = { request in
+            request.path == "/login"
+                ? HTTPResponse(status: status, text: "<html>") : HTTPResponse(status: 302, headers: ["Location": "/login"])
+        }
+        script.upgrade = { _ in .reject(HTTPResponse(status: 404)) }
+        for transformer in [PrimusTransformerKind?.none, .sockjs] {
+            let fixture = try await PrimusFixture(script) {
+                $0.detection = transformer == nil ? .required : .off
+                $0.transformer = transformer
+                $0.retry = .none
+            }
+            let primus = PrimusConnection(fixture.configuration)
+            let error = await #expect(throws: PrimusError.self) { try await primus.run() }
+            let asked = transformer == nil ? "/primus/spec" : "/primus/info"
+            let message = String(describing: error)
+            expect(message.contains(asked) && message.contains("/login") && message.contains(text), "\(message)")
+        }
+    }
+
     @Test func `a queue is cleared of the messages that no caller waits for`() async throws {
         let fixture = try await PrimusFixture()
         let primus = PrimusConnection(fixture.configuration)

@@ -278,7 +278,7 @@ private final class ScriptedPolling: ListenerHandler {
         }
     }
 
-    @Test(arguments: ["6", "2", "3"])
+    @Test(arguments: ["6", "2", "3", "2\u{1E}0{}"])
     func `a server that answers immediately with packets that mean nothing is asked ever more slowly`(packet: String) async throws {
         let many = Array(repeating: packet, count: packet == "6" ? 1000 : 1).joined(separator: "\u{1E}")
         let server = ScriptedPolling([Self.handshake(4)] + Array(repeating: packet, count: 8) + [many], version: 4)
@@ -474,12 +474,15 @@ private final class ScriptedPolling: ListenerHandler {
         fixture.client.end()
     }
 
-    @Test(arguments: ["x\n", "a[\n", "a\n", "c\n", "c[1]\n", "m1\n", "\n", "<html>maintenance</html>", "<html>\n</html>\n", "{}"])
+    @Test(arguments: [
+        "x\n", "a[\n", "a\n", "a[1]\n", "a[null]\n", "a[x]\n", "c\n", "c[1]\n", "m1\n", "\n", "<html>maintenance</html>",
+        "<html>\n</html>\n", "{}",
+    ])
     func `an answer in which no frame can be read is a loss, and isn't asked for again`(answer: String) async throws {
         try await self.expectLoss(after: answer, self.sockJS(.polling))
     }
 
-    @Test(arguments: ["h\n", "a[]\n", ""])
+    @Test(arguments: ["h\n", "a[]\n", "", "a[\"1\",2]\n", "a[\"\\q\"]\n", "m\"\\q\"\n"])
     func `a server of SockJS that answers immediately with nothing is asked ever more slowly`(frame: String) async throws {
         let fixture = try await Fixture(ScriptedPolling(["o\n"] + Array(repeating: frame, count: 100), version: nil), .polling)
         fixture.client.open()

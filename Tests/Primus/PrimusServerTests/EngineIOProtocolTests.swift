@@ -312,6 +312,11 @@ import Testing
             test.clock.advance(by: .milliseconds(1))
             expect((client.end == nil) == answers && test.server.sparks.isEmpty != answers)
         }
+        let test = try await self.start().test
+        let client = test.client(Self.socketPath)
+        test.clock.advance(by: .milliseconds(300))
+        for _ in 0..<2 { test.clock.standStill(for: .seconds(10)) }
+        expect(client.end != nil && test.server.sparks.isEmpty)
     }
 
     @Test func `after a standstill, a client of version 3 has the whole time for its ping`() async throws {
@@ -329,6 +334,9 @@ import Testing
         expect(silent.end != nil && pinging.end == nil && test.server.sparks.count == 1)
         test.clock.advance(by: .milliseconds(499))
         expect(pinging.end != nil && test.server.sparks.isEmpty)
+        let busy = test.client(path)
+        for _ in 0..<2 { test.clock.standStill(for: .seconds(10)) }
+        expect(busy.end != nil && test.server.sparks.isEmpty)
     }
 
     // MARK: End

@@ -82,7 +82,7 @@ private func cycle(_ name: String) async throws {
         }
     }
 
-    for number in 0..<50 { try await run(number, on: server) }
+    for number in 0..<ProcessUsage.warmUp(50) { try await run(number, on: server) }
     try await endRemainingSparks()
     let before = ProcessUsage.now()
     for number in 0..<scaled(1_000) { try await run(number, on: server) }

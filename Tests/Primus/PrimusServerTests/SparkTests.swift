@@ -265,6 +265,12 @@ import Testing
             test.clock.advance(by: .seconds(1))
             expectEqual(client.end, answers ? nil : .peer(.normal, ""))
         }
+        // A busy process that stands still again finds a lost client.
+        let test = try await ServerUnderTest()
+        let client = test.client()
+        test.clock.advance(by: .seconds(30))
+        for _ in 0..<2 { test.clock.standStill(for: .seconds(100)) }
+        expectEqual(client.end, .peer(.normal, ""))
     }
 
     @Test func `after a standstill, a server of version 6 counts the silence of its clients from then`() async throws {
@@ -280,6 +286,9 @@ import Testing
         expectNil(sending.end)
         test.clock.advance(by: .seconds(1))
         expectEqual(sending.end, .peer(.normal, ""))
+        let busy = test.client()
+        for _ in 0..<2 { test.clock.standStill(for: .seconds(100)) }
+        expectEqual(busy.end, .peer(.normal, ""))
     }
 
     @Test func `a server without pings sends none`() async throws {

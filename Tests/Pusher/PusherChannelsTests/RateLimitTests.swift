@@ -175,11 +175,12 @@ import Testing
 
         var subscribed: Int { self.harness.session.channels.ids.count { self.harness.session.channels.state(of: $0) == .subscribed } }
 
-        /// Lets time pass in small steps until all channels are subscribed.
+        /// Lets time pass, from deadline to deadline, until all channels are subscribed.
         mutating func run(for duration: Duration) {
             let end = self.harness.now.advanced(by: duration)
             while self.harness.now < end, self.subscribed < self.harness.session.channels.ids.count {
-                self.handle(self.harness.advance(by: .milliseconds(5)))
+                let next = self.harness.machine.nextDeadline.map { self.harness.now.duration(to: $0) } ?? duration
+                self.handle(self.harness.advance(by: max(.milliseconds(1), min(next, self.harness.now.duration(to: end)))))
             }
         }
 

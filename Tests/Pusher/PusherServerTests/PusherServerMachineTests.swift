@@ -603,8 +603,14 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
                 expectEqual(server.advance(by: .seconds(1)).map(\.summary), ["error 4201", "close 4201"])
             }
         }
-        // A process that runs is late by less than a second.
+        // A busy process that stands still again finds a lost client.
         var server = ServerUnderTest()
+        server.connect(1)
+        server.advance(by: .seconds(120))
+        server.standStill(for: .seconds(1_000))
+        expectEqual(server.standStill(for: .seconds(1_000)).map(\.summary), ["error 4201", "close 4201"])
+        // A process that runs is late by less than a second.
+        server = ServerUnderTest()
         server.connect(1)
         server.advance(by: .seconds(120))
         expectEqual(server.standStill(for: .milliseconds(30_999)).map(\.summary), ["error 4201", "close 4201"])

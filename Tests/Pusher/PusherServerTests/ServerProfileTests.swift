@@ -268,6 +268,15 @@ struct ProfileFrames: Sendable, CustomTestStringConvertible {
         guard case .connected = allowed.state else { return expect(false, "\(allowed.state)") }
     }
 
+    @Test func `the first refusal of an origin is a warning that says what to set`() async throws {
+        let lines = EventRecorder<String>()
+        let log = LogSink(minimumLevel: .warning) { _, _, message in lines.record(message) }
+        let pusher = try await InMemoryPusher(log: log) { $0.allowedOrigins = ["example.com"] }
+        for _ in 0..<2 { pusher.client { $0.headers = ["Origin": "https://other.example"] }.connect() }
+        let all = lines.all
+        expect(all.count == 1 && all[0].contains("https://other.example") && all[0].contains("allowedOrigins"), "\(all)")
+    }
+
     @Test func `a server that drops connections of unknown apps sends the code that a test chooses`() async throws {
         let pusher = try await InMemoryPusher { $0.profile = .sockudo }
         pusher.server.faults.rejectionCode = PusherCloseCode.noSuchApplication

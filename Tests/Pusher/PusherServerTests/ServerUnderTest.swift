@@ -65,7 +65,7 @@ struct ServerUnderTest: MachineHarness {
             return [.run(hook: id.rawValue, Self.describe(work))]
         case .cancel(let id): return [.cancel(hook: id.rawValue)]
         case .log, .release: return []
-        case .open, .reading, .resume, .awaitAnswer, .endConsumers, .finish:
+        case .open, .reading, .resume, .awaitAnswer, .ignored, .endConsumers, .finish:
             Issue.record("unexpected command \(command)")
             return []
         }

@@ -24,7 +24,7 @@ extension PusherSimulation {
             else { return }
             self.resumeCount += 1
             self.resumes.insert(channel)
-        case .close, .abandon, .reading, .work, .cancel, .resume, .awaitAnswer, .log, .release: break
+        case .close, .abandon, .reading, .work, .cancel, .resume, .awaitAnswer, .ignored, .log, .release: break
         }
     }
 

@@ -19,12 +19,15 @@ private final class PushService: ListenerHandler {
     let headers = EventRecorder<HTTPHeaders>()
     /// The status of the next responses.
     let status = Lock(200)
+    /// The next responses; `nil` for those of the service.
+    let page = Lock<String?>(nil)
 
     func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
         self.calls.record(Call(method: request.method, target: request.target, body: String(decoding: body, as: UTF8.self)))
         self.headers.record(request.headers)
         let status = self.status.withLock { $0 }
-        responder.respond(HTTPResponse(status: status, text: status == 200 ? #"{"id":"client-1"}"# : "no"))
+        let page = self.page.withLock { $0 }
+        responder.respond(HTTPResponse(status: status, text: page ?? (status == 200 ? #"{"id":"client-1"}"# : "no")))
     }
 
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(HTTPResponse(status: 404)) }
@@ -89,6 +92,23 @@ private final class PushDelegate: PusherDelegate {
         }
         try await eventually { delegate.calls.all.last == "registered client-1" }
         expectEqual(delegate.calls.all.first, "not registered 500 no")
+    }
+
+    @Test func `a page of a proxy is a failure, and the request is repeated`() async throws {
+        let (memory, service, delegate) = (try await InMemory(), PushService(), PushDelegate())
+        let address = try await memory.network.listener(host: "push", port: 80).start(service)
+        let options = memory.options()
+        options.pushServiceURL = try #require(URL(string: "http://\(address.host)/v1"))
+        let pusher = memory.pusher(options)
+        pusher.delegate = delegate
+        pusher.nativePusher.register(deviceToken: Data([1]))
+        try await eventually { delegate.calls.all == ["registered client-1"] }
+        service.page.withLock { $0 = "<html>Sign in</html>" }
+        pusher.nativePusher.subscribe(interestName: "donuts")
+        try await eventually { service.calls.all.count == 2 && memory.clock.untilNextDeadline == .seconds(1) }
+        service.page.withLock { $0 = nil }
+        memory.clock.advance(by: .seconds(1))
+        try await eventually { delegate.calls.all == ["registered client-1", "+donuts"] }
     }
 
     @Test func `requests are sent one after the other, and pause after six failures`() throws {

@@ -308,6 +308,23 @@ import Testing
         await ended.wait()
     }
 
+    @Test func `in a cancelled task, no stream starts`() async throws {
+        let running = try await Self.start()
+        let started = EventRecorder<Bool>()
+        running.hub.stream("Never") { (caller) in
+            started.record(true)
+            return AsyncStream<Int> { $0.finish() }
+        }
+        let task = Task { [connection = running.connection] in
+            withUnsafeCurrentTask { $0?.cancel() }
+            let stream: any StreamResult<Int> = try await connection.stream(method: "Never")
+            for try await _ in stream.stream {}
+        }
+        await #expect(throws: (any Error).self) { try await task.value }
+        try await running.connection.invoke(method: "Echo", arguments: 1)
+        expect(started.all.isEmpty)
+    }
+
     @Test func `the errors of a stream are those of the connection`() async throws {
         let running = try await Self.start()
         let missing: any StreamResult<Int> = try await running.connection.stream(method: "None")

@@ -117,7 +117,7 @@ private func cycle(_ count: Int, releases: Bool) async throws {
         _ = (server.handshakes.take(), server.ends.take())
     }
 
-    for _ in 0..<50 { try await run() }
+    for _ in 0..<ProcessUsage.warmUp(50) { try await run() }
     let before = ProcessUsage.now()
     for _ in 0..<scaled(count) { try await run() }
     await listener.stop()

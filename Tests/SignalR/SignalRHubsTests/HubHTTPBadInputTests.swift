@@ -297,6 +297,26 @@ private final class HTTPScript: ListenerHandler {
         try await eventually { test.stopError?.code == .serverTimeout }
     }
 
+    @Test(arguments: ["maintenance", "<html>", "[1]"]) func `an event that isn't a message is a loss`(text: String) async throws {
+        let test = try await Self.connected(.serverSentEvents) { $0.retry = .none }
+        let calls = EventRecorder<Int>()
+        test.client.on("Receive") { (number: Int) in calls.record(number) }
+        let call = #"{"type":1,"target":"Receive","arguments":[1]}"# + Self.separator
+        test.script.waiting.all.last?.write(Array("data: \(call)\n\ndata: \(call)\(text)\n\n".utf8))
+        try await eventually { test.stopError != nil && calls.all == [1, 1] }
+        expectEqual(test.stopError?.message.contains("with \"\(text)\","), true, "\(test.stopError?.message ?? "")")
+    }
+
+    @Test(arguments: ["\u{1E}", "x\u{1E}", "{}\u{1E}"]) func `what isn't a message is silence of the server`(text: String) async throws {
+        let test = try await Self.connected(.serverSentEvents) { ($0.serverTimeout, $0.keepAliveInterval) = (.seconds(30), .zero) }
+        let stream = try #require(test.script.waiting.all.last)
+        for _ in 0..<30 {
+            stream.write(Array("data: \(text)\n\n".utf8))
+            test.clock.advance(by: .seconds(1))
+        }
+        try await eventually { test.stopError?.code == .serverTimeout }
+    }
+
     /// A client whose polls are answered immediately, after those that open the connection.
     private static func answeringPolls(with body: [UInt8], _ format: HubFormat) async throws -> Fixture {
         try await Self.fixture(.longPolling) {
@@ -309,13 +329,17 @@ private final class HTTPScript: ListenerHandler {
     }
 
     private static let withoutMessage: [(HubFormat, [UInt8])] =
-        ["", "\u{1E}\u{1E}", "{\"type\":6}\u{1E}", "{\"type\":6}\u{1E}{\"type\":99}\u{1E}", "{\"type\":77}\u{1E}"].map {
+        [
+            "", "\u{1E}\u{1E}", "{}\u{1E}", "x\u{1E}", "{\"type\":1}\u{1E}", "{\"error\":\"x\"}\u{1E}", "{\"type\":6}\u{1E}",
+            "{\"type\":6}\u{1E}{\"type\":99}\u{1E}", "{\"type\":77}\u{1E}",
+        ].map {
             (.json, Array($0.utf8))
         }
         + [
             (.json, [UInt8](repeating: 0x20, count: 300)),
             (.json, Array(String(repeating: "{\"type\":6}\u{1E}", count: 100).utf8)),
-            (.messagePack, []), (.messagePack, [0, 0]), (.messagePack, [2, 0x91, 6]), (.messagePack, [2, 0x91, 6, 2, 0x91, 99]),
+            (.messagePack, []), (.messagePack, [0, 0]), (.messagePack, [2, 0x91, 1]), (.messagePack, [2, 0x91, 6]),
+            (.messagePack, [2, 0x91, 6, 2, 0x91, 99]),
             (.messagePack, [UInt8](repeating: 0, count: 300)), (.messagePack, (1...100).flatMap { _ in [2, 0x91, 6] as [UInt8] }),
         ]
 

@@ -50,7 +50,7 @@ struct HubMachineUnderTest: MachineHarness {
         case .reading(let id, let isPaused): return [.reading(Int(id.rawValue), paused: isPaused)]
         case .resume(let waiter, let result): return [.resume(Int(waiter.rawValue), Self.text(result))]
         case .log, .release: return []
-        case .open, .cancel, .awaitAnswer, .endConsumers, .finish:
+        case .open, .cancel, .awaitAnswer, .ignored, .endConsumers, .finish:
             Issue.record("unexpected command \(command)")
             return []
         }

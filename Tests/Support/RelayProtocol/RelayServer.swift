@@ -127,17 +127,17 @@ private struct RelayServedRules: HTTPServedConnectionRules {
 
     func waitingTwice(_ request: HTTPRequestHead) -> HTTPSecondRequest { .replaces }
 
-    func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout [UInt8]) -> Int {
+    func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout SharedBody) -> Int {
         for message in messages {
-            body += message.bytes
+            body.append(message: message.bytes)
             body.append(UInt8(ascii: "\n"))
         }
         return messages.count
     }
 
-    func answer(_ body: [UInt8]) -> HTTPResponse { HTTPResponse(HTTPResponseHead(status: 200), body: body) }
+    func head(of body: SharedBody) -> HTTPResponseHead { HTTPResponseHead(status: 200) }
 
-    func ending(_ code: CloseCode, reason: String) -> HTTPResponse { self.answer(Array("close\n".utf8)) }
+    func ending(_ code: CloseCode, reason: String) -> HTTPResponse { HTTPResponse(status: 200, text: "close\n") }
 
     func received(
         _ body: [UInt8], _ request: HTTPRequestHead, into batch: inout MessageBatch

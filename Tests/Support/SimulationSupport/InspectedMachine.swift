@@ -148,6 +148,7 @@ package struct InspectedMachine<Machine: SessionMachine>: SessionMachine {
         case .cancel(let id): .cancel(id)
         case .resume(let id, let result): .resume(id, result)
         case .awaitAnswer(let waiter, let id): .awaitAnswer(waiter, on: id)
+        case .ignored(let id): .ignored(id)
         case .endConsumers(let ids, let reason): .endConsumers(ids, reason)
         case .finish(let reason): .finish(reason)
         case .log(let level, let text): .log(level, text)
@@ -286,7 +287,7 @@ final class EffectInspector<Machine: SessionMachine>: @unchecked Sendable {
         case .finish(let reason):
             simulation.note("  the session ended: \(reason)")
             self.hasFinished = true
-        case .awaitAnswer, .endConsumers, .log, .release:
+        case .awaitAnswer, .ignored, .endConsumers, .log, .release:
             break
         }
     }

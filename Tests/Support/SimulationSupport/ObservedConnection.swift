@@ -57,6 +57,7 @@ final class ObservedConnection: SimulatedConnection, ConnectionOverHTTP, HTTPCon
     }
 
     func flush() { self.connection?.flush() }
+    func receivedNoMessage() { (self.connection as? any ConnectionOverHTTP)?.receivedNoMessage() }
     func pauseReading() { self.connection?.pauseReading() }
     func resumeReading() { self.connection?.resumeReading() }
 

@@ -39,6 +39,7 @@ final class VirtualExchange: TimedExchange, TimerClient, @unchecked Sendable {
     /// The pieces that arrived while the client doesn't read.
     private var unread: [Piece] = []
     private var isPaused = false, isStalled = false
+    private var idleLimit = PatientLimit.none
     /// Half-open: everything is lost, and neither side is notified.
     private var isSilent = false
     private var isReset = false
@@ -56,7 +57,6 @@ final class VirtualExchange: TimedExchange, TimerClient, @unchecked Sendable {
         self.events = events
     }
 
-    var isOpen: Bool { self.phase == .open }
     var time: (any TimeSource)? { self.simulation }
 
     func name() -> String { "\(self.request.method) \(self.request.endpoint.target)" }
@@ -152,11 +152,13 @@ final class VirtualExchange: TimedExchange, TimerClient, @unchecked Sendable {
     /// The idle timeout doesn't apply while reading is paused: then the server waits for the client.
     private func restartIdleTimeout() {
         guard self.phase == .open else { return }
-        self.simulation.schedule(self, at: self.simulation.now.advanced(by: self.request.idleTimeout))
+        self.idleLimit = PatientLimit(self.request.idleTimeout, now: self.simulation.now)
+        self.simulation.schedule(self, at: self.idleLimit.deadline)
     }
 
     func timerFired() {
         guard !self.isPaused else { return }
+        guard self.idleLimit.hasPassed(now: self.simulation.now) else { return self.simulation.schedule(self, at: self.idleLimit.deadline) }
         self.finish(TransportError(.timedOut, "The virtual network did not respond in time."))
     }
 

@@ -84,7 +84,6 @@ package final class VirtualNetwork: @unchecked Sendable {
     package var http: any HTTPExchangeTransport { VirtualHTTP(network: self) }
 
     /// Whether a client waits for the response to a request, or for the rest of it.
-    var hasOpenExchange: Bool { self.exchanges.contains { $0.isOpen } }
 
     func add(_ exchange: VirtualExchange) { self.exchanges.append(exchange) }
 

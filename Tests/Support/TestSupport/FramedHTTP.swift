@@ -134,13 +134,17 @@ package struct FramedHTTPServedRules: HTTPServedConnectionRules {
 
     package func waitingTwice(_ request: HTTPRequestHead) -> HTTPSecondRequest { .replaces }
 
-    package func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout [UInt8]) -> Int {
-        FramedHTTP.append(messages, to: &body)
+    package func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout SharedBody) -> Int {
+        var bytes: [UInt8] = []
+        defer { body.append(bytes) }
+        return FramedHTTP.append(messages, to: &bytes)
     }
 
-    package func answer(_ body: [UInt8]) -> HTTPResponse { HTTPResponse(HTTPResponseHead(status: 200), body: body) }
+    package func head(of body: SharedBody) -> HTTPResponseHead { HTTPResponseHead(status: 200) }
 
-    package func ending(_ code: CloseCode, reason: String) -> HTTPResponse { self.answer(FramedHTTP.end(code, reason)) }
+    package func ending(_ code: CloseCode, reason: String) -> HTTPResponse {
+        HTTPResponse(HTTPResponseHead(status: 200), body: FramedHTTP.end(code, reason))
+    }
 
     package mutating func received(
         _ body: [UInt8], _ request: HTTPRequestHead, into batch: inout MessageBatch

@@ -250,6 +250,7 @@ extension TextHarness {
         case .awaitAnswer(let waiter, let id): return ["await \(waiter.rawValue) \(id)"]
         case .endConsumers(let ids, _): return ids.isEmpty ? [] : ["end \(ids.map { "\($0.rawValue)" }.joined(separator: ","))"]
         case .finish: return ["finish"]
+        case .ignored(let id): return ["ignored \(id)"]
         case .log, .release: return []
         }
     }

@@ -37,6 +37,9 @@ package struct ProcessUsage: Error, CustomStringConvertible {
     /// Whether a sanitizer is active. It retains freed memory, which makes the memory usage meaningless.
     package static let hasSanitizer = dlsym(nil, "__tsan_init") != nil || dlsym(nil, "__asan_init") != nil
 
+    /// The number of cycles before the usage is compared. Under a sanitizer, which makes each of them take ten times as long, memory isn't compared.
+    package static func warmUp(_ count: Int) -> Int { self.hasSanitizer ? count / 10 : count }
+
     package var description: String { "\(self.descriptors) descriptors, \(self.threads) threads, \(self.residentKiB) KiB" }
 
     private static func entries(_ path: String) -> [String] {

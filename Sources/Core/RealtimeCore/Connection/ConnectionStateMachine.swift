@@ -103,8 +103,8 @@ package struct ConnectionStateMachine: Sendable {
     @usableFromInline
     package enum State: Sendable {
         case idle
-        case opening(ConnectionID, deadline: Instant)
-        case handshaking(ConnectionID, deadline: Instant)
+        case opening(ConnectionID, PatientLimit)
+        case handshaking(ConnectionID, PatientLimit)
         case connected(ConnectionID, Heartbeat, since: Instant)
         /// The socket of an established connection was lost, and the connection is continued on another one.
         case resuming(Resumption)
@@ -165,7 +165,8 @@ package struct ConnectionStateMachine: Sendable {
 
     private var stateDeadline: Instant? {
         switch self.state {
-        case .opening(_, let deadline), .handshaking(_, let deadline), .closing(_, let deadline): deadline
+        case .opening(_, let limit), .handshaking(_, let limit): limit.deadline
+        case .closing(_, let deadline): deadline
         case .deciding(_, _, let deadline): deadline
         case .backingOff(let until): until
         case .connected(_, let heartbeat, _): heartbeat.nextDeadline
@@ -291,9 +292,9 @@ package struct ConnectionStateMachine: Sendable {
             self.state = .resuming(resumption)
             return .synchronize
         }
-        guard case .opening(id, let deadline) = self.state else { return .none }
-        let limit = self.policy.handshakeTimeout.map { now.advanced(by: max(.nanoseconds(1), $0)) }
-        self.state = .handshaking(id, deadline: min(deadline, limit ?? deadline))
+        guard case .opening(id, let limit) = self.state else { return .none }
+        let own = self.policy.handshakeTimeout.map { PatientLimit(max(.nanoseconds(1), $0), now: now) }
+        self.state = .handshaking(id, own.map { $0.deadline < limit.deadline ? $0 : limit } ?? limit)
         return .beginHandshake
     }
 
@@ -572,8 +573,14 @@ package struct ConnectionStateMachine: Sendable {
         switch self.state {
         case .backingOff(let until) where until <= now:
             return .open(self.open(now: now))
-        case .opening(let id, let deadline) where deadline <= now, .handshaking(let id, let deadline) where deadline <= now:
-            return .end(id, .openTimeout)
+        case .opening(let id, var limit) where limit.deadline <= now:
+            if limit.hasPassed(now: now) { return .end(id, .openTimeout) }
+            self.state = .opening(id, limit)
+            return .none
+        case .handshaking(let id, var limit) where limit.deadline <= now:
+            if limit.hasPassed(now: now) { return .end(id, .openTimeout) }
+            self.state = .handshaking(id, limit)
+            return .none
         case .closing(let id, let deadline) where deadline <= now:
             self.state = .closed(.requested)
             return .abandonClosing(id)
@@ -627,7 +634,7 @@ package struct ConnectionStateMachine: Sendable {
     private mutating func open(now: Instant) -> ConnectionID {
         let id = self.counter.next()
         // Later than now, because a deadline that has passed already would fire without end.
-        self.state = .opening(id, deadline: now.advanced(by: max(.nanoseconds(1), self.policy.openTimeout)))
+        self.state = .opening(id, PatientLimit(max(.nanoseconds(1), self.policy.openTimeout), now: now))
         return id
     }
 

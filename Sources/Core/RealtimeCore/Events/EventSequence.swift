@@ -130,7 +130,8 @@ public struct EventSequence<Element: Sendable>: AsyncSequence, Sendable {
             self.batch.removeAll()
             if self.take() { return true }
             await self.consumer.wait(reader: self.reader)
-            return self.take()
+            // An event may have come before the task, which was cancelled meanwhile, ran.
+            return !Task.isCancelled && self.take()
         }
 
         fileprivate func takeBuffered() -> [Element] {

@@ -48,6 +48,8 @@ package final class HTTPConnection: ConnectionOverHTTP, HTTPExchangeBytesEvents,
         /// Commands that wait for the thread that performs earlier ones.
         var commands = FIFO<HTTPConnectionMachine.Command>()
         var isPerforming = false
+        /// The request whose messages are delivered, if they count.
+        var delivering: ExchangeID?
         var timer = CoalescedTimer()
     }
 
@@ -85,6 +87,12 @@ package final class HTTPConnection: ConnectionOverHTTP, HTTPExchangeBytesEvents,
     }
 
     package func resumeReading() { self.state.withLock { $0.machine.resumeReading() } }
+
+    package func receivedNoMessage() {
+        self.state.withLock { state in
+            if let id = state.delivering.take() { state.machine.receivedNoMessage(of: id) }
+        }
+    }
 
     package func close(_ code: CloseCode, reason: String) { self.step { $0.close(code, reason: reason, now: $1) } }
 
@@ -157,7 +165,7 @@ package final class HTTPConnection: ConnectionOverHTTP, HTTPExchangeBytesEvents,
             var count = 0
             while let step = next {
                 self.perform(step)
-                if case .received(let batch) = step.command { delivered = batch }
+                if case .received(let batch, _) = step.command { delivered = batch }
                 next = self.state.withLock { Self.next(&$0) }
                 count += 1
                 // Other threads may add commands without end.
@@ -187,7 +195,9 @@ package final class HTTPConnection: ConnectionOverHTTP, HTTPExchangeBytesEvents,
     }
 
     private static func step(_ command: HTTPConnectionMachine.Command, _ state: inout State) -> Step {
-        if case .closed = command { (command, state.events.take()) } else { (command, state.events) }
+        if case .received(_, let id) = command { state.delivering = id }
+        if case .closed = command { return (command, state.events.take()) }
+        return (command, state.events)
     }
 
     private func perform(_ step: Step) {
@@ -197,7 +207,7 @@ package final class HTTPConnection: ConnectionOverHTTP, HTTPExchangeBytesEvents,
         case .cancel(let id): self.takeExchange(id)?.cancel()
         case .resumeReading(let id): self.resumeReading(id)
         case .opened(let head): events?.opened(self.id, head: head)
-        case .received(let batch): events?.received(self.id, batch)
+        case .received(let batch, _): events?.received(self.id, batch)
         case .receivedPart(let byteCount): events?.reportPart(self.id, byteCount: byteCount)
         case .writing(let isPaused): events?.writing(self.id, paused: isPaused)
         case .answered(let count): (events as? any HTTPConnectionEvents)?.answered(self.id, count)

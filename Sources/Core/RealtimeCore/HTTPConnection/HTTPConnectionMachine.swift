@@ -17,7 +17,8 @@ package struct HTTPConnectionMachine: Sendable {
         case cancel(ExchangeID)
         case resumeReading(ExchangeID)
         case opened(HTTPResponseHead)
-        case received(MessageBatch)
+        /// A part of the answer to a request, which seems to have messages that aren't signs of life only.
+        case received(MessageBatch, of: ExchangeID?)
         /// A part of a message has arrived, and no message.
         case receivedPart(byteCount: Int)
         case writing(paused: Bool)
@@ -64,9 +65,7 @@ package struct HTTPConnectionMachine: Sendable {
         var deadline: Instant? { self.answerLimit?.deadline }
 
         /// The URL of the request, and the one that has redirected it there, at the beginning of a sentence.
-        var place: String {
-            self.redirectedFrom.map { "\(self.request.endpoint), to which \($0) redirected the request," } ?? "\(self.request.endpoint)"
-        }
+        var place: String { (self.redirectedFrom ?? self.request.endpoint).place(answeredBy: self.request.endpoint) }
 
         /// The same request with another number, such as one that is repeated.
         func repeated(as id: ExchangeID, now: Instant) -> Exchange {
@@ -83,9 +82,6 @@ package struct HTTPConnectionMachine: Sendable {
         mutating func begin(now: Instant) {
             self.answerLimit = AnswerLimit(self.limit, byteCount: self.request.body.count, now: now)
         }
-
-        /// Begins the limit anew, because the process stood still: the answer may wait to be read.
-        mutating func expectAnew(now: Instant) { self.answerLimit = AnswerLimit(self.limit, now: now) }
 
         /// Begins the limit for what follows of the answer. A stream that has begun has none.
         mutating func expectRest(isStream: Bool, now: Instant) {
@@ -144,10 +140,6 @@ package struct HTTPConnectionMachine: Sendable {
     private static let answerTime = Duration.seconds(1)
     /// The maximum size of a response in the sending loop.
     private static let answerLimit = 64 << 10
-    /// A response that ended within this time, without a message, was answered immediately.
-    private static let quickAnswer = Duration.seconds(1)
-    /// The longest pause before the request that follows such a response. The first one is 100 ms, and they double.
-    private static let longestPause = Duration.seconds(5)
 
     private var rules: any HTTPConnectionRules
     private let refreshesHeaders: Bool
@@ -177,12 +169,9 @@ package struct HTTPConnectionMachine: Sendable {
     private var isExchangePaused = false
     /// Whether the exchange in progress is to be paused.
     private var pausesExchange = false
-    /// Whether the response in progress has brought a message.
-    private var hasReceived = false
     /// Whether something was received since a close that waits for the end of the response, or since its last time limit.
     private var receivesWhileClosing = false
-    /// How many responses in a row ended immediately and without a message.
-    private var quickAnswers = 0
+    private var pace = AnswerPace()
 
     /// - Parameters:
     ///   - rules: The rules of the protocol.
@@ -378,13 +367,11 @@ package struct HTTPConnectionMachine: Sendable {
             return self.end(.transport(TransportError(.timedOut, message)))
         }
         if let deadline = self.sendingDeadline, deadline <= now, case .request(var exchange, let bytes, let body) = self.sending {
-            guard deadline.passedDuringStandstill(now: now) else { return self.endTimedOut(exchange, body) }
-            exchange.expectAnew(now: now)
+            guard exchange.answerLimit?.hasPassed(now: now) == false else { return self.endTimedOut(exchange, body) }
             self.sending = .request(exchange, bytes: bytes, body: body)
         }
         if let deadline = self.receivingDeadline, deadline <= now, case .request(var exchange) = self.receiving {
-            guard deadline.passedDuringStandstill(now: now) else { return self.endTimedOut(exchange) }
-            exchange.expectAnew(now: now)
+            guard exchange.answerLimit?.hasPassed(now: now) == false else { return self.endTimedOut(exchange) }
             self.receiving = .request(exchange)
         }
         if case .gathering(let until) = self.sending, until <= now { return self.send(now: now) }
@@ -488,10 +475,9 @@ package struct HTTPConnectionMachine: Sendable {
             } catch {
                 return self.deliver(batch) + self.end(.transport(error))
             }
-            self.hasReceived = self.hasReceived || self.rules.hasMessages(batch)
             self.receivesWhileClosing = true
             self.countPaused(body.count)
-            return batch.entries.isEmpty ? [.receivedPart(byteCount: body.count)] : [.received(batch)]
+            return batch.entries.isEmpty ? [.receivedPart(byteCount: body.count)] : self.deliver(batch, of: id)
         }
         if case .request(let exchange, let bytes, let before) = self.sending, exchange.id == id {
             let kept = before + body.prefix(Self.answerLimit - before.count)
@@ -501,6 +487,9 @@ package struct HTTPConnectionMachine: Sendable {
         }
         return []
     }
+
+    /// The owner has found no message in a part of the answer to a request.
+    package mutating func receivedNoMessage(of id: ExchangeID) { self.pace.ignored(id) }
 
     /// Counts a part of the body of a response in the receiving loop.
     ///
@@ -603,8 +592,7 @@ package struct HTTPConnectionMachine: Sendable {
         } catch {
             return self.deliver(batch) + self.end(.transport(error))
         }
-        let hasMessages = self.rules.hasMessages(batch)
-        let commands = self.deliver(batch)
+        let commands = self.deliver(batch, of: exchange.id)
         var pause = Duration.zero
         switch verdict {
         case .proceed: break
@@ -613,12 +601,7 @@ package struct HTTPConnectionMachine: Sendable {
         case .reject: return commands + self.endRejected(exchange)
         }
         if self.finishesReceiving { return commands + self.send(now: now) }
-        let isQuick = !self.hasReceived && !hasMessages && exchange.started.duration(to: now) < Self.quickAnswer
-        self.quickAnswers = isQuick ? self.quickAnswers + 1 : 0
-        // The first answer of a poll, which opens a connection, may be empty. A server that goes on answering immediately isn't hammered.
-        let pace: Duration =
-            self.quickAnswers < 2 ? .zero : min(.milliseconds(100) * (1 << min(self.quickAnswers - 2, 6)), Self.longestPause)
-        let delay = max(pace, pause)
+        let delay = max(self.pace.ended(after: exchange.started.duration(to: now)), pause)
         let isBetweenRequests = self.pause.map { !$0.isReading } ?? false
         self.pause?.isReading = false
         if isBetweenRequests || delay > .zero {
@@ -687,7 +670,6 @@ package struct HTTPConnectionMachine: Sendable {
         request.isRepeatable = false
         let exchange = self.exchange(request, now: now)
         self.receiving = .request(exchange)
-        self.hasReceived = false
         self.isExchangePaused = self.pause != nil
         return [.start(exchange.id, exchange.request, refused: nil)]
     }
@@ -774,7 +756,15 @@ package struct HTTPConnectionMachine: Sendable {
         return [.cancel(exchange.id), .start(next.id, next.request, refused: refused)]
     }
 
-    private func deliver(_ batch: consuming MessageBatch) -> [Command] { batch.entries.isEmpty ? [] : [.received(batch)] }
+    private func deliver(_ batch: consuming MessageBatch) -> [Command] { batch.entries.isEmpty ? [] : [.received(batch, of: nil)] }
+
+    /// - Parameter id: The request whose answer brought the messages, in the receiving loop.
+    private mutating func deliver(_ batch: consuming MessageBatch, of id: ExchangeID) -> [Command] {
+        if batch.entries.isEmpty { return [] }
+        guard self.rules.hasMessages(batch) else { return [.received(batch, of: nil)] }
+        self.pace.received(id)
+        return [.received(batch, of: id)]
+    }
 
     /// The server has ended the connection. A request with messages that it has taken is answered soon.
     private mutating func ended(_ reason: CloseReason, now: Instant) -> [Command] {

@@ -40,6 +40,7 @@ final class InMemoryExchange: TimedExchange, DroppableResponder, InMemoryConnect
         /// More bytes than the limit wait, and the exchange is about to end.
         var isOverLimit = false
         var isPaused = false
+        var idleLimit = PatientLimit.none
         /// A silent network has lost a part of the response, or the end of the exchange. Nothing follows.
         var isLost = false
         var listener: InMemoryListener?
@@ -177,13 +178,24 @@ final class InMemoryExchange: TimedExchange, DroppableResponder, InMemoryConnect
 
     /// The idle timeout doesn't apply while reading is paused: then the server waits for the client.
     private func restartIdleTimeout() {
-        let isWaiting = self.state.withLock { $0.events != nil && !$0.isPaused }
-        guard isWaiting else { return }
-        self.network.time.schedule(self, at: self.network.time.now.advanced(by: self.request.idleTimeout))
+        let now = self.network.time.now
+        let deadline = self.state.withLock { state -> Instant? in
+            guard state.events != nil, !state.isPaused else { return nil }
+            state.idleLimit = PatientLimit(self.request.idleTimeout, now: now)
+            return state.idleLimit.deadline
+        }
+        if let deadline { self.network.time.schedule(self, at: deadline) }
     }
 
     func timerFired() {
-        guard self.state.withLock({ $0.events != nil && !$0.isPaused }) else { return }
+        let now = self.network.time.now
+        let (hasPassed, deadline) = self.state.withLock { state -> (Bool, Instant?) in
+            guard state.events != nil, !state.isPaused else { return (false, nil) }
+            let hasPassed = state.idleLimit.hasPassed(now: now)
+            return (hasPassed, hasPassed ? nil : state.idleLimit.deadline)
+        }
+        if let deadline { self.network.time.schedule(self, at: deadline) }
+        guard hasPassed else { return }
         let error = TransportError(
             .timedOut,
             "\(self.request.endpoint) timed out: no response within \(self.request.idleTimeout). Check the server, or increase idleTimeout."

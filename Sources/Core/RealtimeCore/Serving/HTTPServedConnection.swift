@@ -211,10 +211,11 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: Serv
     private func perform(_ command: HTTPServedConnectionMachine<Rules>.Command) {
         switch command {
         case .respond(let id, let response): self.take(id)?.respond(response)
+        case .send(let id, let head, let body): self.take(id)?.respond(head, sharing: body)
         case .answer(let id, let response):
             if !self.state.withLock({ $0.machine.holdsAnswer(id, response) }) { self.take(id)?.respond(response) }
         case .begin(let id, let head): self.responder(id)?.begin(head)
-        case .write(let id, let bytes): self.responder(id)?.write(bytes)
+        case .write(let id, let body): self.responder(id)?.write(sharing: body)
         case .end(let id): self.take(id)?.end()
         case .received(let batch): self.events?.received(self.id, batch)
         case .writing(let isPaused): self.events?.writing(self.id, paused: isPaused)

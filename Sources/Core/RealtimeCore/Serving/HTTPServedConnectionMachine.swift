@@ -10,10 +10,12 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
     package enum Command: Sendable {
         /// Answer a request as a whole.
         case respond(ExchangeID, HTTPResponse)
+        /// Answer a poll with messages.
+        case send(ExchangeID, HTTPResponseHead, SharedBody)
         /// Answer a request whose messages were received, unless ``HTTPServedConnectionMachine/holdsAnswer(_:_:)``.
         case answer(ExchangeID, HTTPResponse)
         case begin(ExchangeID, HTTPResponseHead)
-        case write(ExchangeID, [UInt8])
+        case write(ExchangeID, SharedBody)
         case end(ExchangeID)
         case received(MessageBatch)
         case writing(paused: Bool)
@@ -29,7 +31,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
     /// The request that waits for messages.
     private enum Waiting: Sendable {
         /// Since when, or `nil` if the only request was that which has opened the connection.
-        case none(since: Instant?, until: Instant)
+        case none(since: Instant?, PatientLimit)
         case poll(ExchangeID, until: Instant?)
         case stream(ExchangeID, bytes: Int, isPaused: Bool)
     }
@@ -85,7 +87,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         self.sharedBacklog = sharedBacklog
         self.gauge = OutputGauge(limit: backlogBytes)
         // A connection that is created for its first request gets it immediately.
-        self.waiting = .none(since: nil, until: now.advanced(by: max(rules.orphanTimeout, .seconds(1))))
+        self.waiting = .none(since: nil, PatientLimit(max(rules.orphanTimeout, .seconds(1)), now: now))
     }
 
     /// When to call ``timeout(now:)``.
@@ -93,7 +95,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         if case .ended = self.state { return nil }
         let wait: Instant? =
             switch self.waiting {
-            case .none(_, let until): until
+            case .none(_, let limit): limit.deadline
             case .poll(_, let until): until
             case .stream: nil
             }
@@ -123,7 +125,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         case .stream(let head, let first):
             self.waiting = .stream(id, bytes: 0, isPaused: false)
             commands.append(.begin(id, head))
-            if !first.isEmpty { commands.append(.write(id, first)) }
+            if !first.isEmpty { commands.append(.write(id, SharedBody(first))) }
         }
         return commands + self.send(now: now)
     }
@@ -312,16 +314,16 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
     package mutating func timeout(now: Instant) -> [Command] {
         if case .closing(_, _, let deadline) = self.state, deadline <= now { return self.end(.requested) }
         switch self.waiting {
-        case .none(let since, let until) where until <= now:
+        case .none(let since, var limit) where limit.deadline <= now:
             if case .closing = self.state { return self.end(.requested) }
-            if until.passedDuringStandstill(now: now) {
-                // The next request may wait to be read.
-                self.waiting = .none(since: since, until: now.advanced(by: self.rules.orphanTimeout))
+            // After a standstill, the next request may wait to be read.
+            guard limit.hasPassed(now: now) else {
+                self.waiting = .none(since: since, limit)
                 return []
             }
             let message = "The client sent no further request within \(self.rules.orphanTimeout)."
             return self.end(.transport(TransportError(.timedOut, message)))
-        case .poll(let id, let until?) where until <= now: return self.detach(id, now: now) { $0.answer([]) }
+        case .poll(let id, let until?) where until <= now: return self.detach(id, now: now) { $0.answer() }
         case .none, .poll, .stream: return []
         }
     }
@@ -338,7 +340,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
     }
 
     private func noRequest(now: Instant) -> Waiting {
-        .none(since: self.isUsed ? now : nil, until: now.advanced(by: self.rules.orphanTimeout))
+        .none(since: self.isUsed ? now : nil, PatientLimit(self.rules.orphanTimeout, now: now))
     }
 
     private var waitingID: ExchangeID? {
@@ -386,24 +388,29 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
     /// Sends what waits, or the end of a connection that closes.
     private mutating func send(now: Instant) -> [Command] {
         var commands: [Command] = []
-        while !self.output.isEmpty, let body = self.nextBody() {
+        sending: while !self.output.isEmpty {
             switch self.waiting {
-            case .none: break
+            case .none, .stream(_, _, isPaused: true): break sending
             case .poll(let id, _):
-                commands.append(.respond(id, self.rules.answer(body)))
+                var body = SharedBody()
+                self.encode(into: &body)
+                commands.append(.send(id, self.rules.head(of: body), body))
                 self.waiting = self.noRequest(now: now)
-            case .stream(let id, let bytes, let isPaused):
+            case .stream(let id, var bytes, let isPaused):
+                // One piece, because a client whose limit is exceeded by the first of two would lose the second one.
+                var body = SharedBody()
+                let limit = self.rules.streamLimit.map { $0 - bytes } ?? .max
+                while !self.output.isEmpty, body.count < limit { self.encode(into: &body) }
                 commands.append(.write(id, body))
-                self.waiting = .stream(id, bytes: bytes + body.count, isPaused: isPaused)
-                if let limit = self.rules.streamLimit, bytes + body.count >= limit {
-                    commands += self.detach(id, now: now) { $0.answer([]) }
-                }
+                bytes += body.count
+                self.waiting = .stream(id, bytes: bytes, isPaused: isPaused)
+                if body.count >= limit { commands += self.detach(id, now: now) { $0.answer() } }
             }
         }
         if case .closing(let code, let reason, _) = self.state, self.output.isEmpty, let id = self.waitingID {
             let response = self.rules.ending(code, reason: reason)
             if case .stream = self.waiting {
-                if !response.body.isEmpty { commands.append(.write(id, response.body)) }
+                if !response.body.isEmpty { commands.append(.write(id, SharedBody(response.body))) }
                 commands.append(.end(id))
             } else {
                 commands.append(.respond(id, response))
@@ -415,19 +422,13 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
         return commands
     }
 
-    /// Encodes messages for the request that waits for them, unless its client reads slowly.
-    private mutating func nextBody() -> [UInt8]? {
-        switch self.waiting {
-        case .none, .stream(_, _, isPaused: true): return nil
-        case .poll, .stream: break
-        }
-        var body: [UInt8] = []
+    /// Encodes messages for the request that waits for them.
+    private mutating func encode(into body: inout SharedBody) {
         let count = self.rules.encode(self.output, into: &body)
         self.gauge.remove(self.output.prefix(count).reduce(0) { $0 + Self.size(of: $1) })
         self.unshare(count)
         self.output.removeFirst(count)
         if self.output.isEmpty { self.output = [] }
-        return body
     }
 
     /// Whether to pause writing, if that has changed.

@@ -32,12 +32,12 @@ package protocol HTTPServedConnectionRules: Sendable {
     ///   - messages: The messages that wait, oldest first; at least one.
     ///   - body: The encoded messages are appended to it.
     /// - Returns: The number of messages that were encoded, at least one.
-    mutating func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout [UInt8]) -> Int
+    mutating func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout SharedBody) -> Int
 
-    /// Returns the answer to a poll.
+    /// Returns the head of the answer to a poll.
     ///
     /// - Parameter body: The encoded messages; empty if the time limit of the poll is up.
-    mutating func answer(_ body: [UInt8]) -> HTTPResponse
+    mutating func head(of body: SharedBody) -> HTTPResponseHead
 
     /// Returns the answer to a poll that another request replaces. By default, an answer without messages.
     mutating func replaced() -> HTTPResponse
@@ -69,7 +69,9 @@ package protocol HTTPServedConnectionRules: Sendable {
 extension HTTPServedConnectionRules {
     package var endsWithLostRequest: Bool { self.orphanTimeout <= .zero }
     package var closeTimeout: Duration { .seconds(5) }
-    package mutating func replaced() -> HTTPResponse { self.answer([]) }
+    package mutating func replaced() -> HTTPResponse { self.answer() }
+    /// Returns the answer to a poll without messages.
+    package mutating func answer() -> HTTPResponse { HTTPResponse(self.head(of: SharedBody())) }
     package mutating func ended(_ reason: CloseReason?) -> HTTPResponse { self.rejection(nil) }
 }
 

@@ -664,6 +664,9 @@ package final class SessionDriver<Machine: SessionMachine>: HTTPConnectionEvents
             case .awaitAnswer(let waiter, let id):
                 guard state.waiters[waiter.rawValue] != nil, !state.connections.unanswered.addWaiter(waiter, on: id) else { continue }
                 state.machine.answered(waiter, &state.effects)
+            case .ignored(let id):
+                guard let connection = state.connections[id]?.undecorated as? any ConnectionOverHTTP else { continue }
+                actions.add(.run { connection.receivedNoMessage() })
             case .endConsumers(let ids, let reason):
                 for id in ids { self.end(id, reason, &state, now, &actions) }
             case .finish(let reason):

@@ -3,21 +3,25 @@
 /// If the limit passed during a standstill, it begins anew: what the peer sent meanwhile may not have arrived yet. This happens once, so that a busy
 /// process still finds a dead peer.
 package struct PatientLimit: Sendable {
-    package private(set) var deadline: Instant
-    private var hasBeenPatient = false
+    /// A limit that never passes.
+    package static var none: PatientLimit { PatientLimit(deadline: .max, nanoseconds: 0) }
 
-    package init(until deadline: Instant) {
-        self.deadline = deadline
-    }
+    package private(set) var deadline: Instant
+    /// The length of the limit; 0 if it doesn't begin anew any more.
+    private var nanoseconds: Int64
+
+    private init(deadline: Instant, nanoseconds: Int64) { (self.deadline, self.nanoseconds) = (deadline, nanoseconds) }
+
+    package init(_ length: Duration, now: Instant) { self.init(length.nanoseconds, now: now) }
+
+    /// - Parameter nanoseconds: The length of the limit.
+    package init(_ nanoseconds: Int64, now: Instant) { self.init(deadline: now + nanoseconds, nanoseconds: nanoseconds) }
 
     /// Returns whether the limit has passed, or begins it anew.
-    ///
-    /// - Parameter nanoseconds: The length of the limit.
-    package mutating func hasPassed(after nanoseconds: Int64, now: Instant) -> Bool {
+    package mutating func hasPassed(now: Instant) -> Bool {
         guard self.deadline <= now else { return false }
-        guard !self.hasBeenPatient, self.deadline.passedDuringStandstill(now: now) else { return true }
-        self.hasBeenPatient = true
-        self.deadline = now + nanoseconds
+        guard self.nanoseconds > 0, self.deadline.passedDuringStandstill(now: now) else { return true }
+        self = PatientLimit(deadline: now + self.nanoseconds, nanoseconds: 0)
         return false
     }
 }

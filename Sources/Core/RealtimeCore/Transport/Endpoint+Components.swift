@@ -32,6 +32,14 @@ extension Endpoint {
         }
     }
 
+    /// The endpoint in a message about a response: the one that answered and, after a redirect, the one that was asked.
+    ///
+    /// - Parameter endpoint: The one that answered; `nil` for the one that was asked.
+    package func place(answeredBy endpoint: Endpoint?) -> String {
+        guard let endpoint, endpoint != self else { return "\(self)" }
+        return "\(endpoint), to which \(self) redirected the request,"
+    }
+
     /// Returns the decoded value of the first field of the query with a name.
     ///
     /// - Parameter name: The decoded name of the field.

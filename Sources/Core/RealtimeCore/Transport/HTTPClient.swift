@@ -60,6 +60,8 @@ package struct HTTPClient: HTTPTransport {
     package func sendFollowingRedirects(
         _ request: HTTPRequest, bodyLimit: Int = 4 << 20
     ) async throws(TransportError) -> (response: HTTPResponse, endpoint: Endpoint) {
+        var request = request
+        request.limitsHead = true
         let (response, endpoint) = try await self.openFollowingRedirects(request)
         return (try await response.complete(from: endpoint, idleTimeout: request.idleTimeout, bodyLimit: bodyLimit), endpoint)
     }

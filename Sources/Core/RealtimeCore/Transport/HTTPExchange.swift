@@ -94,7 +94,9 @@ extension HTTPExchangeTransport {
     public func open(_ request: HTTPRequest) async throws(TransportError) -> HTTPStreamedResponse {
         let reader = ResponseReader(request.endpoint)
         let body = ResponseBody(reader)
-        let head = try await reader.head(of: self.makeExchange(request, id: ExchangeID(rawValue: 0), events: reader))
+        let exchange = self.makeExchange(request, id: ExchangeID(rawValue: 0), events: reader)
+        let head = try await reader.head(
+            of: exchange, limit: request.limitsHead ? (request.idleTimeout + request.connectTimeout, request.body.count) : nil)
         return HTTPStreamedResponse(head, body: body)
     }
 }

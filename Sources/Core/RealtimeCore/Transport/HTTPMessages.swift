@@ -111,6 +111,9 @@ public struct HTTPRequest: Sendable {
 
     private var repeatability: Bool?
 
+    /// Whether the head of the answer has to make progress, as its body does: the answer is awaited as a whole.
+    var limitsHead = false
+
     /// Creates a request.
     ///
     /// - Parameters:

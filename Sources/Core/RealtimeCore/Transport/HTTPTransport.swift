@@ -65,8 +65,8 @@ public protocol HTTPBody: AnyObject, Sendable {
 extension HTTPTransport {
     /// Sends a request and waits for the complete response.
     ///
-    /// After the head, the response has to make progress: the time limit for the body is the request's `idleTimeout`, and a second more for
-    /// each KiB that has arrived.
+    /// The response has to make progress: the time limit for the head is the sum of the request's time limits, and a second more for each KiB of the
+    /// request's body; that for the body is the request's `idleTimeout`, and a second more for each KiB that has arrived.
     ///
     /// - Parameters:
     ///   - request: The request to send.
@@ -75,7 +75,9 @@ extension HTTPTransport {
     /// - Throws: ``TransportError/Code/tooLarge`` if the body exceeds `bodyLimit`, and ``TransportError/Code/timedOut`` if it arrives too
     ///   slowly; otherwise as ``open(_:)`` and ``HTTPBody/next()``.
     public func send(_ request: HTTPRequest, bodyLimit: Int = 4 << 20) async throws(TransportError) -> HTTPResponse {
-        try await self.open(request).complete(from: request.endpoint, idleTimeout: request.idleTimeout, bodyLimit: bodyLimit)
+        var request = request
+        request.limitsHead = true
+        return try await self.open(request).complete(from: request.endpoint, idleTimeout: request.idleTimeout, bodyLimit: bodyLimit)
     }
 }
 
@@ -94,15 +96,13 @@ extension HTTPStreamedResponse {
     ) async throws(TransportError) -> HTTPResponse {
         let isLimited = (self.body as? ResponseBody)?.limitRest(idleTimeout) ?? (self.body is CompleteBody)
         var (last, body) = (isLimited ? .max : now(), [UInt8]())
-        var (limit, hasBeenPatient) = (AnswerLimit(idleTimeout, now: last), false)
+        var limit = AnswerLimit(idleTimeout, now: last)
         while let chunk = try await self.body.next() {
             // The body of an application's transport is checked as it arrives. What arrives after a longer silence than the transport allows
-            // has waited, while the process stood still. This counts once.
+            // has waited, while the process stood still.
             if !isLimited {
                 let now = now()
-                if !hasBeenPatient, last.advanced(by: idleTimeout) < now {
-                    (limit, hasBeenPatient) = (AnswerLimit(idleTimeout, now: now), true)
-                }
+                if last.advanced(by: idleTimeout) < now { _ = limit.restartAfterStandstill(now: now) }
                 (last, limit.byteCount) = (now, limit.byteCount + chunk.count)
                 guard now < limit.deadline else { throw AnswerLimit.error("\(endpoint)") }
             }

@@ -58,6 +58,8 @@ package struct ResponseBuffer: Sendable {
     /// Whether the response is complete, has failed, or was cancelled.
     private var hasEnded: Bool { self.end != nil }
 
+    package var hasHead: Bool { self.head != nil }
+
     /// Whether the request was cancelled.
     package var isCancelled: Bool {
         if case .cancelled = self.end { true } else { false }

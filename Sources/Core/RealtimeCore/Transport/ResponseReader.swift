@@ -8,19 +8,12 @@ final class ResponseReader: HTTPExchangeEvents, TimerClient {
         var exchange: (any HTTPExchange)?
         /// The time for the rest of the response, if it has a limit.
         var rest: AnswerLimit?
-        /// The time limit of the rest, without that for the bytes that have arrived.
-        var restLimit = Duration.zero
-        /// Whether the limit has begun anew because of a standstill. This happens once, so that a busy process still finds a dead server.
-        var hasBeenPatient = false
 
         /// The clock of the exchange.
         var time: (any TimeSource)? { (self.exchange as? any TimedExchange)?.time }
 
-        /// Begins the limit of the rest, unless it has none.
-        mutating func restartRest() {
-            guard self.rest != nil, let time = self.time else { return }
-            self.rest = AnswerLimit(self.restLimit, now: time.now)
-        }
+        /// Begins the limit of the rest anew, if it has one: the server had to wait.
+        mutating func restartRest() { if let time = self.time { self.rest?.restart(now: time.now) } }
     }
 
     /// The number of unread bytes above which reading pauses.
@@ -37,9 +30,12 @@ final class ResponseReader: HTTPExchangeEvents, TimerClient {
     // MARK: The reading task
 
     /// Starts the exchange, and waits for the head of the response.
-    func head(of exchange: any HTTPExchange) async throws(TransportError) -> HTTPResponseHead {
+    ///
+    /// - Parameter limit: The time for the head, with a second more for each KiB of `body`; `nil` for no limit.
+    func head(of exchange: any HTTPExchange, limit: (Duration, body: Int)?) async throws(TransportError) -> HTTPResponseHead {
         guard !Task.isCancelled else { throw self.cancelled }
         self.state.withLock { $0.exchange = exchange }
+        if let limit { _ = self.limit(limit.0, byteCount: limit.body) }
         exchange.start()
         while true {
             if let head = try self.state.withLock({ state throws(TransportError) in try state.response.readHead() }) { return head }
@@ -54,7 +50,6 @@ final class ResponseReader: HTTPExchangeEvents, TimerClient {
                 state throws(TransportError) -> (ResponseBuffer.Piece, (any HTTPExchange)?) in
                 let piece = try state.response.readBody()
                 guard state.response.takeResume() else { return (piece, nil) }
-                // The server had to wait.
                 state.restartRest()
                 return (piece, state.exchange)
             }
@@ -81,39 +76,40 @@ final class ResponseReader: HTTPExchangeEvents, TimerClient {
 
     /// Limits the time for what follows of the response, which has to make progress.
     ///
-    /// - Parameter limit: The time, with a second more for each KiB that arrives.
+    /// - Parameters:
+    ///   - limit: The time, with a second more for each KiB that arrives.
+    ///   - byteCount: The number of bytes that need time already.
     /// - Returns: `false` if the exchange has no clock, as with a transport of the application.
-    func limitRest(_ limit: Duration) -> Bool {
+    func limit(_ limit: Duration, byteCount: Int = 0) -> Bool {
         self.state.withLock { state in
             guard state.exchange != nil else { return true }
             guard let time = state.time else { return false }
-            let rest = AnswerLimit(limit, now: time.now)
-            (state.rest, state.restLimit) = (rest, limit)
+            let rest = AnswerLimit(limit, byteCount: byteCount, now: time.now)
+            state.rest = rest
             time.schedule(self, at: rest.deadline)
             return true
         }
     }
 
     func timerFired() {
-        let expired = self.state.withLock { state -> (any HTTPExchange)? in
-            guard let rest = state.rest, let time = state.time else { return nil }
-            let now = time.now
-            // While the task is behind, the server has to wait. After a standstill, the rest may wait to be read.
+        let expired = self.state.withLock { state -> (exchange: (any HTTPExchange)?, problem: String)? in
+            guard let time = state.time else { return nil }
+            // While the task is behind, the server has to wait.
             if state.response.isPaused {
                 state.restartRest()
-            } else if !state.hasBeenPatient, rest.deadline.passedDuringStandstill(now: now) {
-                state.hasBeenPatient = true
-                state.restartRest()
-            } else if rest.deadline <= now {
+            } else if state.rest?.hasPassed(now: time.now) == true {
                 state.rest = nil
-                return state.exchange.take()
+                return (
+                    state.exchange.take(),
+                    state.response.hasHead ? AnswerLimit.isExceeded : "the head of its answer wasn't complete in time."
+                )
             }
             time.schedule(self, at: state.rest?.deadline)
             return nil
         }
         guard let expired else { return }
-        expired.cancel()
-        self.change { $0.response.end(AnswerLimit.error("\(self.endpoint)")) }
+        expired.exchange?.cancel()
+        self.change { $0.response.end(AnswerLimit.error("\(self.endpoint)", expired.problem)) }
     }
 
     private func wait() async {
@@ -170,8 +166,8 @@ final class ResponseBody: HTTPBody {
 
     func next() async throws(TransportError) -> [UInt8]? { try await self.reader.next() }
 
-    /// Limits the time for what follows of the response; see ``ResponseReader/limitRest(_:)``.
-    func limitRest(_ limit: Duration) -> Bool { self.reader.limitRest(limit) }
+    /// Limits the time for what follows of the response; see ``ResponseReader/limit(_:byteCount:)``.
+    func limitRest(_ limit: Duration) -> Bool { self.reader.limit(limit) }
 
     deinit { self.reader.cancel() }
 }

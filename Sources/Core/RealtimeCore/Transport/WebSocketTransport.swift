@@ -147,36 +147,6 @@ public struct MessageBatch: Sendable {
     }
 }
 
-extension [UInt8] {
-    /// Appends bytes faster than `append(contentsOf:)`, which is generic.
-    mutating func append(copying bytes: UnsafeRawBufferPointer) {
-        guard let source = bytes.baseAddress, !bytes.isEmpty else { return }
-        self.append(addingCapacity: bytes.count) { span in
-            span.withUnsafeMutableBufferPointer { buffer, initialized in
-                guard let target = UnsafeMutableRawPointer(buffer.baseAddress) else { return }
-                target.copyMemory(from: source, byteCount: bytes.count)
-                initialized = bytes.count
-            }
-        }
-    }
-}
-
-extension [UInt8] {
-    /// Appends text, in which invalid UTF-8 is replaced by U+FFFD.
-    mutating func append(repairing text: UnsafeRawBufferPointer) {
-        if text.isASCII { self.append(copying: text) } else { self.append(contentsOf: String(decoding: text, as: UTF8.self).utf8) }
-    }
-}
-
-extension UnsafeRawBufferPointer {
-    /// Without an early exit, this is compiled to vector instructions.
-    var isASCII: Bool {
-        var all: UInt8 = 0
-        for byte in self { all |= byte }
-        return all < 0x80
-    }
-}
-
 /// The parameters of a client's WebSocket connection.
 public struct WebSocketRequest: Sendable {
     /// The URL to connect to.
@@ -332,7 +302,10 @@ extension WebSocketEvents {
 }
 
 /// A connection whose messages are sent in HTTP requests. It has the events of ``HTTPConnectionEvents``.
-package protocol ConnectionOverHTTP: WebSocketConnection {}
+package protocol ConnectionOverHTTP: WebSocketConnection {
+    /// The owner has found no message in what it has received last. It calls this before it returns from ``WebSocketEvents/received(_:_:)``.
+    func receivedNoMessage()
+}
 
 /// The further events of a connection over HTTP requests.
 package protocol HTTPConnectionEvents: WebSocketEvents {

@@ -30,7 +30,7 @@ final class HTTPClientExchange: TimedExchange {
         /// The number of bytes of the request that were unsent when the timer last fired.
         var unsent = 0
         /// When to give up, unless bytes are sent or received before.
-        var idleLimit = PatientLimit(until: .max)
+        var idleLimit = PatientLimit.none
 
         var connection: HTTPClientConnection? {
             if case .running(let connection) = self.phase { connection } else { nil }
@@ -306,7 +306,7 @@ final class HTTPClientExchange: TimedExchange {
 
     /// The idle timeout does not apply while reading is paused: then the server waits for this side.
     private func restartIdleTimeout(_ state: inout State) {
-        state.idleLimit = PatientLimit(until: self.loop.now + self.idleTimeout)
+        state.idleLimit = PatientLimit(self.idleTimeout, now: self.loop.now)
         self.setDeadline(state)
     }
 
@@ -325,7 +325,7 @@ final class HTTPClientExchange: TimedExchange {
                 self.restartIdleTimeout(&state)
                 return false
             }
-            if state.idleLimit.hasPassed(after: self.idleTimeout, now: now) { return true }
+            if state.idleLimit.hasPassed(now: now) { return true }
             self.setDeadline(state)
             return false
         }

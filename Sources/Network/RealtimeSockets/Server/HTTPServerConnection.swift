@@ -62,6 +62,8 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         /// A caller further up the stack is decoding requests, and will also deliver the next one.
         var isDecoding = false
         var timer = CoalescedTimer()
+        /// The time limit of the phase.
+        var limit = PatientLimit.none
         var stall = StallDetector()
     }
 
@@ -382,9 +384,12 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
     // MARK: Time
 
     func setTimeout(_ duration: Duration?) {
-        let loop = self.stream.loop
-        let deadline = duration.map { loop.now.advanced(by: $0) }
-        if let instant = self.state.timer.setDeadline(deadline) { loop.schedule(self, at: instant) }
+        self.state.limit = duration.map { PatientLimit($0, now: self.stream.loop.now) } ?? .none
+        self.scheduleTimer()
+    }
+
+    private func scheduleTimer() {
+        if let instant = self.state.timer.setDeadline(self.state.limit.deadline) { self.stream.loop.schedule(self, at: instant) }
     }
 
     /// Cancels the timer, so that the loop no longer wakes up for it. Called on the loop's thread.
@@ -394,10 +399,13 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
     }
 
     func timerFired() {
-        switch self.state.timer.fired(now: self.stream.loop.now) {
+        let now = self.stream.loop.now
+        switch self.state.timer.fired(now: now) {
         case .idle: break
         case .early(let instant): self.stream.loop.schedule(self, at: instant)
-        case .due: self.timedOut()
+        // After a standstill, what the client has sent may wait to be read, and what it has taken was not sent on.
+        case .due:
+            if self.state.limit.hasPassed(now: now) { self.timedOut() } else { self.scheduleTimer() }
         }
     }
 

@@ -2,7 +2,7 @@ internal import RealtimeSystem
 internal import RealtimeCore
 
 /// The response to one request, written to the stream from any thread.
-final class HTTPServerExchange: DroppableResponder {
+final class HTTPServerExchange: DroppableResponder, SharingResponder {
     private enum Stage: Sendable {
         case pending
         case streaming(ResponseFraming.Body)
@@ -75,10 +75,12 @@ final class HTTPServerExchange: DroppableResponder {
 
     // MARK: The handler's side
 
-    func respond(_ response: HTTPResponse) {
+    func respond(_ response: HTTPResponse) { self.respond(response.head, SharedBody(response.body)) }
+
+    func respond(_ head: HTTPResponseHead, _ body: SharedBody) {
         self.change { state in
             guard case .pending = state.stage else { return false }
-            self.enqueue(response, &state)
+            self.enqueue(head, body, &state)
             state.stage = .ended
             return true
         }
@@ -90,7 +92,7 @@ final class HTTPServerExchange: DroppableResponder {
             let framing = ResponseFraming(head, length: nil, to: state.request)
             state.request.keepsAlive = framing.keepsAlive
             guard self.enqueue(framing.head, &state) else {
-                self.enqueue(Self.invalidResponse, &state)
+                self.enqueueInvalidResponse(&state)
                 state.stage = .ended
                 return true
             }
@@ -99,16 +101,18 @@ final class HTTPServerExchange: DroppableResponder {
         }
     }
 
-    func write(_ bytes: [UInt8]) {
+    func write(_ bytes: [UInt8]) { self.write(SharedBody(bytes)) }
+
+    func write(_ body: SharedBody) {
         self.change { state in
             guard case .streaming(let framing) = state.stage, !state.isOverLimit else { return false }
             if state.isHandling, state.connection?.stream.loop.isOnLoop == true {
-                state.answers += bytes.count
+                state.answers += body.count
             } else if state.unsent > self.limits.backlogBytes + state.answers {
                 state.isOverLimit = true
                 return true
             }
-            return self.enqueue(bytes, framing, &state)
+            return self.enqueue(body, framing, &state)
         }
     }
 
@@ -119,7 +123,7 @@ final class HTTPServerExchange: DroppableResponder {
             self.change { state in
                 step = state.sendStep(self.limits.mark)
                 guard case .write(let framing) = step else { return false }
-                return self.enqueue(bytes, framing, &state)
+                return self.enqueue(SharedBody(bytes), framing, &state)
             }
             switch step {
             case .write: return
@@ -266,28 +270,40 @@ final class HTTPServerExchange: DroppableResponder {
         }
     }
 
-    private func enqueue(_ piece: [UInt8], _ framing: ResponseFraming.Body, _ state: inout State) -> Bool {
-        guard !piece.isEmpty, framing != .none else { return false }
-        if piece.count >= SocketStream.sharedSize {
-            self.enqueue(&state, shared: piece) { output in
-                if framing == .chunked { HTTPEncoder.appendChunkHeader(piece.count, to: &output) }
+    private func enqueue(_ body: SharedBody, _ framing: ResponseFraming.Body, _ state: inout State) -> Bool {
+        guard !body.isEmpty, framing != .none else { return false }
+        if let bytes = body.single, !SharedBody.isLarge(bytes) {
+            self.enqueue(&state) { output in
+                if framing == .chunked { HTTPEncoder.appendChunk(bytes, to: &output) } else { output.append(contentsOf: bytes) }
             }
-            if framing == .chunked { self.enqueue(&state) { HTTPEncoder.appendChunkEnd(to: &$0) } }
             return true
         }
-        self.enqueue(&state) { output in
-            if framing == .chunked { HTTPEncoder.appendChunk(piece, to: &output) } else { output.append(contentsOf: piece) }
-        }
+        if framing == .chunked { self.enqueue(&state) { HTTPEncoder.appendChunkHeader(body.count, to: &$0) } }
+        self.enqueue(pieces: body, &state)
+        if framing == .chunked { self.enqueue(&state) { HTTPEncoder.appendChunkEnd(to: &$0) } }
         return true
     }
 
-    private func enqueue(_ response: HTTPResponse, _ state: inout State) {
-        let framing = ResponseFraming(response.head, length: response.body.count, to: state.request)
-        guard self.enqueue(framing.head, &state) else { return self.enqueue(Self.invalidResponse, &state) }
+    private func enqueue(pieces body: SharedBody, _ state: inout State) {
+        for piece in body.pieces {
+            if SharedBody.isLarge(piece) {
+                self.enqueue(&state, shared: piece)
+            } else {
+                self.enqueue(&state) { $0.append(contentsOf: piece) }
+            }
+        }
+    }
+
+    private func enqueue(_ head: HTTPResponseHead, _ body: SharedBody, _ state: inout State) {
+        let framing = ResponseFraming(head, length: body.count, to: state.request)
+        guard self.enqueue(framing.head, &state) else { return self.enqueueInvalidResponse(&state) }
         state.request.keepsAlive = framing.keepsAlive
-        guard framing.body == .plain else { return }
-        if response.body.count >= SocketStream.sharedSize { return self.enqueue(&state, shared: response.body) { _ in } }
-        self.enqueue(&state) { $0.append(contentsOf: response.body) }
+        if framing.body == .plain { self.enqueue(pieces: body, &state) }
+    }
+
+    private func enqueueInvalidResponse(_ state: inout State) {
+        let response = HTTPResponse.line(500, "The server produced an invalid response.")
+        self.enqueue(response.head, SharedBody(response.body), &state)
     }
 
     /// - Returns: `false` if the head is invalid. Nothing was enqueued then.
@@ -315,17 +331,13 @@ final class HTTPServerExchange: DroppableResponder {
         state.enqueued += count
     }
 
-    /// Writes bytes, and then others that the stream doesn't copy.
-    private func enqueue(_ state: inout State, shared: [UInt8], _ fill: (inout [UInt8]) -> Void) {
-        var count = 0
-        _ = state.connection?.stream.enqueue(limit: .max, shared: shared) { output in
-            let before = output.count
-            fill(&output)
-            count = output.count - before + shared.count
+    /// Writes bytes that the stream doesn't copy.
+    private func enqueue(_ state: inout State, shared: [UInt8]) {
+        var isOpen = false
+        _ = state.connection?.stream.enqueue(limit: .max, shared: shared) { _ in
+            isOpen = true
             return true
         }
-        state.enqueued += count
+        if isOpen { state.enqueued += shared.count }
     }
-
-    private static let invalidResponse = HTTPResponse.line(500, "The server produced an invalid response.")
 }

@@ -53,7 +53,7 @@ final class ConnectAttempt: TimerClient {
         self.loop = stream.loop
         let target = options.proxy.map { Self.target($0.host, $0.port) } ?? Self.target(host, port)
         let machine = HappyEyeballs(target: target, now: now, limit: options.timeout)
-        self.onLoop = LoopBound(State(stream: stream, machine: machine, limit: PatientLimit(until: now.advanced(by: options.timeout))))
+        self.onLoop = LoopBound(State(stream: stream, machine: machine, limit: PatientLimit(options.timeout, now: now)))
         self.onLoop.bind()
     }
 
@@ -91,7 +91,7 @@ final class ConnectAttempt: TimerClient {
         let now = self.loop.now
         // The machine has finished, but the stream has not ended this attempt: it is in a handshake.
         let isInHandshake = self.onLoop.value.machine.nextDeadline == nil
-        if isInHandshake, self.onLoop.value.limit.hasPassed(after: self.options.timeout.nanoseconds, now: now) {
+        if isInHandshake, self.onLoop.value.limit.hasPassed(now: now) {
             if self.onLoop.value.proxyAttempt != nil, let tunnel = self.tunnel {
                 return stream.connectFailed(tunnel.timedOut(after: self.options.timeout))
             }

@@ -45,7 +45,7 @@ package struct HappyEyeballs: Sendable {
     package init(target: String, now: Instant, limit: Duration, delay: Duration = .milliseconds(250)) {
         self.target = target
         self.limit = limit
-        self.patience = PatientLimit(until: now.advanced(by: limit))
+        self.patience = PatientLimit(limit, now: now)
         self.delay = delay
     }
 
@@ -91,7 +91,7 @@ package struct HappyEyeballs: Sendable {
 
     /// Handles a deadline.
     package mutating func timeout(now: Instant) -> Action {
-        let hasTimedOut = self.patience.hasPassed(after: self.limit.nanoseconds, now: now)
+        let hasTimedOut = self.patience.hasPassed(now: now)
         switch self.state {
         case .ended:
             return .none

@@ -39,7 +39,7 @@ package final class SocketStream: Sendable, PollHandler, LoopServiced {
     /// See ``StreamEvents/drained(_:)``.
     package static var highWater: Int { StreamState.highWater }
     /// The size from which bytes are worth to be kept without a copy until they are sent; see ``enqueue(limit:shared:_:)``.
-    static var sharedSize: Int { 64 << 10 }
+    static var sharedSize: Int { SharedBody.largeSize }
     /// The number of bytes to read before the loop services other streams.
     static var readBudget: Int { StreamState.readBudget }
 

@@ -34,7 +34,7 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
         var connectRequest: ConnectRequest?
         /// At most one. An array takes less memory than an optional when it is empty.
         var handshake: [ClientHandshake] = []
-        var deadline: Instant?
+        var openLimit: PatientLimit?
         var stage: Stage
         /// The backlog exceeded its limit, and the loop is about to end the WebSocket.
         var isOverBacklogLimit = false
@@ -44,7 +44,7 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
         var machine: WebSocketMachine
 
         var nextDeadline: Instant? {
-            if let deadline = self.deadline { return deadline }
+            if let openLimit { return openLimit.deadline }
             guard self.stage == .open else { return nil }
             guard let stall = self.backPressure.stallDeadline else { return self.machine.nextDeadline }
             return self.machine.nextDeadline.map { min($0, stall) } ?? stall
@@ -133,7 +133,7 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
         let opening = self.state.withLock { state -> ConnectRequest? in
             guard state.stage == .idle, let connectRequest = state.connectRequest else { return nil }
             state.stage = .connecting
-            state.deadline = self.loop.now.advanced(by: connectRequest.request.timeout)
+            state.openLimit = PatientLimit(connectRequest.request.timeout, now: self.loop.now)
             self.scheduleTimer(state)
             return connectRequest
         }
@@ -221,7 +221,7 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
                 guard let head = try state.handshake[0].receive(&input) else { return nil }
                 state.handshake = []
                 state.connectRequest = nil
-                state.deadline = nil
+                state.openLimit = nil
                 self.begin(&state)
                 self.scheduleTimer(state)
                 return (head, state.events)
@@ -277,7 +277,8 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
         let step = self.state.withLock { state -> WebSocketMachine.Step in
             var step = WebSocketMachine.Step(closed: nil, socket: .keep)
             let now = self.loop.now
-            if let deadline = state.deadline, deadline <= now, let request = state.connectRequest?.request {
+            let request = state.connectRequest?.request
+            if let request, state.openLimit?.hasPassed(now: now) == true {
                 let timeout = TransportError(.timedOut, "\(request.endpoint.origin) did not open the WebSocket within \(request.timeout).")
                 let isRejected = state.handshake.first?.rejectionError != nil
                 step = WebSocketMachine.Step(closed: .transport(isRejected ? state.handshakeError() : timeout), socket: .drop)

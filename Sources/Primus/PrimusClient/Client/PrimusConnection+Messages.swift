@@ -220,6 +220,9 @@ public struct PrimusDecodedMessages<Value: Decodable>: AsyncSequence, Sendable {
     /// The number of messages that were dropped because the buffer was full.
     public var dropped: Int { self.messages.dropped }
 
+    /// The reason why the sequence finished; `nil` before its end. Buffered messages may remain after it is set.
+    public var endReason: EndReason? { self.messages.endReason }
+
     /// Returns an iterator over the remaining messages. It takes over from an earlier iterator that still exists.
     public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(self.messages.makeAsyncIterator(), self.driver) }
 

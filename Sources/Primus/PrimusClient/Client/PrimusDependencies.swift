@@ -36,8 +36,11 @@ extension PrimusConfiguration {
             switch work {
             case .prepare(let preparation): driver.perform(id) { .prepared(await preparation.run()) }
             case .request(let request):
-                driver.perform(id, as: PrimusSession.WorkResult.response) { () async throws(TransportError) in
-                    try await http.send(request, bodyLimit: 64 << 10)
+                driver.perform(id) {
+                    let result = await Result(
+                        calling: { () async throws(TransportError) in try await http.sendFollowingRedirects(request, bodyLimit: 64 << 10) }
+                    ) { $0 }
+                    return .response(result.map(\.response), from: (try? result.get())?.endpoint)
                 }
             case .retryDelay(let policy, let context): driver.perform(id) { .retryDelay(await Self.delay(policy, context)) }
             }

@@ -26,6 +26,8 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
     private var mayMove: Bool
     /// Whether the server has ended the poll for a move.
     private var isEndedForMove = false
+    /// The number of handshakes.
+    private var openings = 0
     /// Whether the response in progress has a packet that can be read, and the first one that can't.
     private var (hasPacket, unreadable): (Bool, EngineIOError?) = (false, nil)
     /// The number in the URL of the next request.
@@ -157,6 +159,7 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
     private mutating func check(_ entry: MessageBatch.Entry, _ bytes: [UInt8]) {
         do throws(EngineIOError) {
             let kind = try EngineIOPacket.kind(ofMessage: bytes[entry.range], entry.kind, self.version)
+            if kind == .open { self.openings += 1 }
             // Neither a second handshake nor the end of a move is an answer to a poll.
             guard kind == .open && self.handshake != nil || kind == .upgrade else { return self.hasPacket = true }
             throw .unexpectedPacket(bytes[entry.range])
@@ -165,11 +168,12 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
         }
     }
 
-    /// The handshake counts as well, because another one can't be read.
+    /// The handshake counts as well, and another one doesn't.
     package func hasMessages(_ batch: borrowing MessageBatch) -> Bool {
         batch.entries.contains { entry in
             switch (try? EngineIOPacket.kind(ofMessage: batch.bytes[entry.range], entry.kind, self.version)) {
-            case .message?, .open?: true
+            case .message?: true
+            case .open?: self.openings == 1
             case .close?, .ping?, .pong?, .upgrade?, .noop?, nil: false
             }
         }

@@ -170,9 +170,12 @@ extension PrimusSession {
     }
 
     mutating func received(
-        spec result: Result<HTTPResponse, TransportError>, for id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+        spec result: Result<HTTPResponse, TransportError>, from endpoint: Endpoint?, for id: ConnectionID, now: Instant,
+        _ effects: inout Effects<Self>
     ) {
         self.attempt.detectionDeadline = nil
+        let place = self.address.spec.place(answeredBy: endpoint)
+        let redirect = endpoint.flatMap { $0 == self.address.spec ? nil : "the request was redirected to \($0): " } ?? ""
         switch result {
         case .failure(let error) where error.code == .timedOut: self.specTimedOut(error, for: id, now: now, &effects)
         case .failure(let error) where self.hasTransformer:
@@ -190,18 +193,19 @@ extension PrimusSession {
                 effects.log(.debug, "connection \(id): the server has Primus \(self.excerpt(spec.version))")
                 self.chooseDialect(id, now: now, &effects)
             } catch {
-                self.noSpec(error.problem, nil, .known, for: id, now: now, &effects)
+                self.noSpec(redirect + error.problem, nil, .known, for: id, now: now, &effects)
             }
         case .success(let response):
             let status = response.head.status
             let isRefused = [401, 403].contains(status) || status >= 500
             // Whether the server or a proxy before it refuses only this request shows the connection, if the settings may work for one.
             if isRefused, !self.hasTransformer, self.options.detection == .required || self.guessProblem != nil {
-                return self.end(id, self.ending(for: self.rejection(of: response, at: self.address.spec), now: now), now: now, &effects)
+                return self.end(id, self.ending(for: self.rejection(of: response, at: place), now: now), now: now, &effects)
             }
             let error = TransportError(.requestRejected, "The status is \(status).", response: response)
             let absence: Absence = !isRefused || self.hasTransformer && status < 500 ? .known : self.hasTransformer ? .unknown : .refused
-            self.noSpec("the server answered with the status \(response.statusSummary)", error, absence, for: id, now: now, &effects)
+            let problem = "\(redirect)the server answered with the status \(response.statusSummary)"
+            self.noSpec(problem, error, absence, for: id, now: now, &effects)
         }
     }
 
@@ -351,8 +355,10 @@ extension PrimusSession {
     }
 
     mutating func received(
-        info result: Result<HTTPResponse, TransportError>, for id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+        info result: Result<HTTPResponse, TransportError>, from endpoint: Endpoint?, for id: ConnectionID, now: Instant,
+        _ effects: inout Effects<Self>
     ) {
+        let place = self.address.sockJSInfo.place(answeredBy: endpoint)
         switch result {
         case .failure(let error): self.end(id, self.ending(for: .transport(error), now: now), now: now, &effects)
         case .success(let response) where response.head.status == 200:
@@ -369,11 +375,11 @@ extension PrimusSession {
                 }
                 self.connect(id, now: now, &effects)
             } catch {
-                let message = "The answer of \(self.address.sockJSInfo) can't be read: \(self.redacted(error.description))"
+                let message = "The answer of \(place) can't be read: \(self.redacted(error.description))"
                 self.fail(id, PrimusError(.handshakeFailed, message), now: now, &effects)
             }
         case .success(let response):
-            self.end(id, self.ending(for: self.rejection(of: response, at: self.address.sockJSInfo), now: now), now: now, &effects)
+            self.end(id, self.ending(for: self.rejection(of: response, at: place), now: now), now: now, &effects)
         }
     }
 
@@ -406,8 +412,8 @@ extension PrimusSession {
         return base
     }
 
-    private func rejection(of response: HTTPResponse, at endpoint: Endpoint) -> CloseReason {
-        let message = "\(endpoint) answered with the status \(self.redacted(response.summary))"
+    private func rejection(of response: HTTPResponse, at place: String) -> CloseReason {
+        let message = "\(place) answered with the status \(self.redacted(response.summary))"
         return .transport(TransportError(.requestRejected, message, response: response))
     }
 

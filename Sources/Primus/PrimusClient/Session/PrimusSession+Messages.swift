@@ -18,8 +18,11 @@ extension PrimusSession {
         let framing = self.attempt.framing
         if self.connection.connected == nil, !framing.hasHandshake { self.becomeOpen(id, now: now, &effects) }
         // What can't be read may come from a proxy, and says nothing of the server.
-        var (isAlive, isAnswered) = (false, false)
+        var (isAlive, isAnswered, hasMessage) = (false, false, false)
         defer {
+            if !hasMessage, self.attempt.connectionKind != .webSocket, self.connection.current == id {
+                effects.commands.append(.ignored(id))
+            }
             if isAlive, current == id {
                 _ = self.connection.received(id, now: now)
             } else if isAnswered, current == id {
@@ -44,18 +47,24 @@ extension PrimusSession {
                 let message = UnsafeRawBufferPointer(rebasing: bytes[entry.range])
                 self.trace(.received, entry.kind, Array(message)[...], &effects)
                 if case .plain = framing {
-                    isAlive = true
+                    (isAlive, hasMessage) = (true, true)
                     self.received(entry.kind, message, on: current, now: now, &effects)
                 } else if self.connection.connected == current, let packet = framing.packet(entry.kind, message) {
-                    isAlive = true
+                    (isAlive, hasMessage) = (true, true)
                     self.received(entry.kind, packet, on: current, now: now, &effects)
                 } else if self.connection.connected == current,
                     framing.readSinglePacket(entry.kind, message, { self.received(.text, $0, on: current, now: now, &effects) })
                 {
-                    isAlive = true
+                    (isAlive, hasMessage) = (true, true)
                 } else {
                     framing.read(entry.kind, message) { event in
-                        if case .invalid = event {} else { isAlive = true }
+                        switch event {
+                        case .invalid: break
+                        case .ping, .pong: isAlive = true
+                        // Another handshake is ignored.
+                        case .opened where self.connection.connected == current: break
+                        case .opened, .packet, .closed, .fatal: (isAlive, hasMessage) = (true, true)
+                        }
                         self.received(event, on: current, now: now, &effects)
                     }
                 }

@@ -31,7 +31,8 @@ package struct PrimusSession: ConfigurableSession {
 
     package enum WorkResult: Sendable {
         case prepared(Result<PrimusPrepared, PrimusError>)
-        case response(Result<HTTPResponse, TransportError>)
+        /// With the endpoint that sent the response, which is another one after a redirect.
+        case response(Result<HTTPResponse, TransportError>, from: Endpoint? = nil)
         case retryDelay(Result<Duration?, PrimusError>)
     }
 
@@ -860,8 +861,10 @@ package struct PrimusSession: ConfigurableSession {
     package mutating func workFinished(_ id: WorkID, _ result: WorkResult, now: Instant, _ effects: inout Effects<Self>) {
         switch (self.works.take(id), result) {
         case (.preparation(let connection)?, .prepared(let result)): self.prepared(result, for: connection, now: now, &effects)
-        case (.spec(let connection)?, .response(let result)): self.received(spec: result, for: connection, now: now, &effects)
-        case (.info(let connection)?, .response(let result)): self.received(info: result, for: connection, now: now, &effects)
+        case (.spec(let connection)?, .response(let result, let endpoint)):
+            self.received(spec: result, from: endpoint, for: connection, now: now, &effects)
+        case (.info(let connection)?, .response(let result, let endpoint)):
+            self.received(info: result, from: endpoint, for: connection, now: now, &effects)
         case (.retryDecision?, .retryDelay(let result)):
             guard let (connection, decision) = self.retries.answered(id, (try? result.get()) ?? nil) else { break }
             if case .failure(let error) = result {

@@ -74,7 +74,12 @@ package struct SockJSPollingRules: HTTPConnectionRules {
         case UInt8(ascii: "o"):
             isReadable = bytes.count == 1
             self.openings += 1
-        case UInt8(ascii: "a"): isReadable = bytes.count > 2 && second == UInt8(ascii: "[") && last == UInt8(ascii: "]")
+        case UInt8(ascii: "a"):
+            // The elements are strings, of which the session reads the others.
+            let first = bytes.dropFirst(2).first { ![0x20, 0x09, 0x0A, 0x0D].contains($0) }
+            isReadable =
+                bytes.count > 2 && second == UInt8(ascii: "[") && last == UInt8(ascii: "]")
+                && (first == UInt8(ascii: "\"") || first == UInt8(ascii: "]"))
         case UInt8(ascii: "m"): isReadable = bytes.count > 2 && second == UInt8(ascii: "\"") && last == UInt8(ascii: "\"")
         case UInt8(ascii: "c"):
             let frame = try? SockJSFrame(parsing: bytes)

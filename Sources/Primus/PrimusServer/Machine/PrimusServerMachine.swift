@@ -34,12 +34,12 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         let isSurplus: Bool
         /// Whether the application knows the connection.
         var isReported = false
-        /// With pings of the server: whether the client has answered the last one.
-        var isAlive = true
+        /// The pings of Primus, which the server sends since version 8.
+        var pong = PongWait.none
         var suspension: HeartbeatSuspension = []
         var isHeartbeatSuspended: Bool { !self.suspension.isEmpty }
-        /// engine.io: whether a ping of the server waits for its pong.
-        var isAwaitingPong = false
+        /// The pings of engine.io since version 4, and of SockJS over a WebSocket.
+        var transportPong = PongWait.none
         var calls = EmitterCalls<WaiterID>()
         var requests: ResponderCalls<WaiterID>
         var channels: MultiplexMembers
@@ -81,7 +81,8 @@ struct PrimusServerMachine: EmbeddedServerMachine {
     private var waiters: [WaiterID: Waiting] = [:]
     /// The callers that wait for an acknowledgement on a channel.
     private var channelCalls: [Membership: Set<WaiterID>] = [:]
-    private var timers = Deadlines<Timer, Void>()
+    /// With each time, whether it has begun anew because of a standstill.
+    private var timers = Deadlines<Timer, Bool>()
     var stopsPings = false
     /// The IDs of the sparks. A client must not be able to predict the IDs of others.
     private var generator: RandomSource
@@ -155,11 +156,11 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         self.setSilenceTimer(id, now: now)
         if case .engineIO(let version, _) = connection.framing {
             let wait = self.configuration.enginePingInterval + (version == .v3 ? self.configuration.enginePingTimeout : .zero)
-            self.timers.set(.transport(id), now + max(.milliseconds(1), wait).nanoseconds, ())
+            self.timers.set(.transport(id), now + max(.milliseconds(1), wait).nanoseconds, false)
         }
         self.setSockJSTimer(id, now: now)
         if self.configuration.version == .v8, let interval = self.configuration.pingInterval, !self.timers.contains(.pings) {
-            self.timers.set(.pings, now + max(.milliseconds(1), interval).nanoseconds, ())
+            self.timers.set(.pings, now + max(.milliseconds(1), interval).nanoseconds, false)
         }
         self.deliver(.connected(id: connection.id), &effects)
         self.deliver(.connected(connection.spark), &effects)
@@ -192,7 +193,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
             case .ping: if connection.framing.isPlain { self.wasAlive(id, now: now) }
             case .pong:
                 guard case .sockJS = connection.framing else { continue }
-                self.connections.update(id) { $0.isAwaitingPong = false }
+                self.connections.update(id) { $0.transportPong = .none }
                 self.setSockJSTimer(id, now: now)
             case .text, .binary:
                 // The events of a message are collected first, because the machine changes meanwhile.
@@ -241,7 +242,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         case .pong:
             // engine.io 6 has the pongs of version 4 alone, and earlier servers ignore them.
             if case .engineIO(.v3, _) = connection.framing, self.configuration.version == .v8 { return self.rejectHeartbeat(id, &effects) }
-            self.connections.update(id) { $0.isAwaitingPong = false }
+            self.connections.update(id) { $0.transportPong = .none }
             self.setTransportTimer(id, now: now)
         case .invalid(let problem): self.report(problem, of: connection.id, &effects)
         case .fatal(let code, let reason): self.close(id, CloseCode(rawValue: code), reason, problem: reason, &effects)
@@ -292,7 +293,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
     }
 
     private mutating func wasAlive(_ id: ConnectionID, now: Instant) {
-        self.connections.update(id) { $0.isAlive = true }
+        self.connections.update(id) { $0.pong = .none }
         if self.configuration.version == .v6 { self.setSilenceTimer(id, now: now) }
     }
 
@@ -420,52 +421,68 @@ struct PrimusServerMachine: EmbeddedServerMachine {
 
     // MARK: Heartbeat
 
-    private mutating func setSilenceTimer(_ id: ConnectionID, now: Instant) {
+    /// - Parameter isAnew: Whether the time begins anew because of a standstill.
+    private mutating func setSilenceTimer(_ id: ConnectionID, isAnew: Bool = false, now: Instant) {
         guard self.configuration.version == .v6, let timeout = self.configuration.silenceTimeout,
             self.connections[id]?.isHeartbeatSuspended == false
         else { return }
-        self.timers.set(.silence(id), now + max(.milliseconds(1), timeout).nanoseconds, ())
+        self.timers.set(.silence(id), now + max(.milliseconds(1), timeout).nanoseconds, isAnew)
     }
 
     /// After life of a client of engine.io: until the server's next ping, or the end of its patience.
-    private mutating func setTransportTimer(_ id: ConnectionID, now: Instant) {
+    ///
+    /// - Parameter isAnew: Whether the time begins anew because of a standstill.
+    private mutating func setTransportTimer(_ id: ConnectionID, isAnew: Bool = false, now: Instant) {
         guard let connection = self.connections[id], case .engineIO(let version, _) = connection.framing else { return }
         let (interval, timeout) = (self.configuration.enginePingInterval, self.configuration.enginePingTimeout)
-        let wait = version == .v3 ? interval + timeout : connection.isAwaitingPong ? timeout : interval
-        self.timers.set(.transport(id), now + max(.milliseconds(1), wait).nanoseconds, ())
+        let wait = version == .v3 ? interval + timeout : connection.transportPong == .none ? interval : timeout
+        self.timers.set(.transport(id), now + max(.milliseconds(1), wait).nanoseconds, isAnew)
     }
 
     mutating func timeout(now: Instant, _ effects: inout Effects<Self>) {
         while let due = self.timers.popDue(now) {
             let stoodStill = due.instant.passedDuringStandstill(now: now)
             switch due.key {
-            case .pings:
-                if stoodStill { for id in self.connections.ids { self.connections.update(id) { $0.isAlive = true } } }
-                self.sendPings(now: now, &effects)
+            case .pings: self.sendPings(stoodStill: stoodStill, now: now, &effects)
             case .silence(let id):
                 guard self.connections[id]?.isHeartbeatSuspended == false else { continue }
                 // The client's silence counts again when the fault has ended. After a standstill, a message may wait to be read.
-                if self.stopsPings || stoodStill {
-                    self.setSilenceTimer(id, now: now)
+                let beginsAnew = stoodStill && !due.companion
+                if self.stopsPings || beginsAnew {
+                    self.setSilenceTimer(id, isAnew: beginsAnew, now: now)
                     continue
                 }
                 self.close(id, .normal, "", problem: "The client was silent.", &effects)
-            case .transport(let id): self.transportTimer(id, stoodStill: stoodStill, now: now, &effects)
+            case .transport(let id):
+                guard let connection = self.connections[id], connection.state == .open else { continue }
+                switch connection.framing {
+                case .sockJS: self.sockJSTimer(connection, id, stoodStill: stoodStill, now: now, &effects)
+                case .engineIO(.v3, _):
+                    let beginsAnew = stoodStill && !due.companion
+                    if self.stopsPings || connection.isHeartbeatSuspended || beginsAnew {
+                        self.setTransportTimer(id, isAnew: beginsAnew, now: now)
+                        continue
+                    }
+                    self.close(id, .normal, "", problem: Self.silenceProblem, &effects)
+                case .engineIO: self.engineIOTimer(connection, id, stoodStill: stoodStill, now: now, &effects)
+                default: break
+                }
             }
         }
     }
 
+    private static let silenceProblem = "The client didn't answer a ping of engine.io."
+
     /// Sends a ping to every client that has answered the last one, and disconnects the others, which may reconnect.
-    private mutating func sendPings(now: Instant, _ effects: inout Effects<Self>) {
+    private mutating func sendPings(stoodStill: Bool, now: Instant, _ effects: inout Effects<Self>) {
         guard !self.connections.isEmpty, let interval = self.configuration.pingInterval else { return }
-        self.timers.set(.pings, now + max(.milliseconds(1), interval).nanoseconds, ())
+        self.timers.set(.pings, now + max(.milliseconds(1), interval).nanoseconds, false)
         guard !self.stopsPings else { return }
         let ping = PrimusProtocolMessage.ping("\(self.epoch + now.nanoseconds / 1_000_000)")
         for id in self.connections.ids {
             guard let connection = self.connections[id], connection.state == .open else { continue }
-            if connection.isAlive {
-                // A client whose pongs aren't read needs the ping all the same: it counts the server's silence.
-                if !connection.isHeartbeatSuspended { self.connections.update(id) { $0.isAlive = false } }
+            // A client whose pongs aren't read needs the ping all the same: it counts the server's silence.
+            if connection.isHeartbeatSuspended || self.connections.update(id, { $0.pong.expect(stoodStill: stoodStill) }) == true {
                 self.send(ping, to: id, &effects)
             } else {
                 self.close(id, .normal, "", problem: "The client didn't answer a ping.", &effects)
@@ -478,37 +495,37 @@ struct PrimusServerMachine: EmbeddedServerMachine {
 
     private mutating func setSockJSTimer(_ id: ConnectionID, now: Instant) {
         guard let connection = self.connections[id], case .sockJS = connection.framing else { return }
-        let wait = connection.isAwaitingPong ? Self.sockJSPongTimeout : max(.milliseconds(1), self.configuration.sockJSHeartbeatInterval)
-        self.timers.set(.transport(id), now + wait.nanoseconds, ())
+        let interval = max(.milliseconds(1), self.configuration.sockJSHeartbeatInterval)
+        let wait = connection.transportPong == .none ? interval : Self.sockJSPongTimeout
+        self.timers.set(.transport(id), now + wait.nanoseconds, false)
     }
 
-    private mutating func transportTimer(_ id: ConnectionID, stoodStill: Bool, now: Instant, _ effects: inout Effects<Self>) {
-        // A pong may wait to be read: in the place of an end, another ping follows.
-        if stoodStill { self.connections.update(id) { $0.isAwaitingPong = false } }
-        if let connection = self.connections[id], connection.state == .open, case .sockJS = connection.framing {
-            if !self.stopsPings {
-                if connection.isAwaitingPong {
-                    let frame = SockJSFrame.close(code: SockJSCloseCode.goAway.rawValue, reason: "No response from heartbeat")
-                    return self.close(
-                        id, .normal, "", closing: WebSocketMessage(.text, frame.bytes),
-                        problem: "The client didn't answer a ping of SockJS.", &effects)
-                }
-                // A ping frame over a WebSocket, which the client answers, and a frame of SockJS over HTTP.
-                effects.commands.append(.send(id, WebSocketMessage(.ping, [])))
-                self.connections.update(id) { $0.isAwaitingPong = !$0.isOverHTTP && !$0.isHeartbeatSuspended }
+    private mutating func sockJSTimer(
+        _ connection: Connection, _ id: ConnectionID, stoodStill: Bool, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        if !self.stopsPings {
+            let hasPong = !connection.isOverHTTP && !connection.isHeartbeatSuspended
+            guard !hasPong || self.connections.update(id, { $0.transportPong.expect(stoodStill: stoodStill) }) == true else {
+                let frame = SockJSFrame.close(code: SockJSCloseCode.goAway.rawValue, reason: "No response from heartbeat")
+                return self.close(
+                    id, .normal, "", closing: WebSocketMessage(.text, frame.bytes),
+                    problem: "The client didn't answer a ping of SockJS.", &effects)
             }
-            return self.setSockJSTimer(id, now: now)
+            // A ping frame over a WebSocket, which the client answers, and a frame of SockJS over HTTP.
+            effects.commands.append(.send(id, WebSocketMessage(.ping, [])))
         }
-        guard let connection = self.connections[id], connection.state == .open, case .engineIO(let version, _) = connection.framing else {
-            return
+        self.setSockJSTimer(id, now: now)
+    }
+
+    private mutating func engineIOTimer(
+        _ connection: Connection, _ id: ConnectionID, stoodStill: Bool, now: Instant, _ effects: inout Effects<Self>
+    ) {
+        if !self.stopsPings {
+            guard
+                connection.isHeartbeatSuspended || self.connections.update(id, { $0.transportPong.expect(stoodStill: stoodStill) }) == true
+            else { return self.close(id, .normal, "", problem: Self.silenceProblem, &effects) }
+            if let ping = connection.framing.ping() { effects.commands.append(.send(id, ping)) }
         }
-        let isPatient = version == .v3 && (connection.isHeartbeatSuspended || stoodStill)
-        if self.stopsPings || isPatient { return self.setTransportTimer(id, now: now) }
-        if version == .v3 || connection.isAwaitingPong {
-            return self.close(id, .normal, "", problem: "The client didn't answer a ping of engine.io.", &effects)
-        }
-        self.connections.update(id) { $0.isAwaitingPong = !$0.isHeartbeatSuspended }
-        if let ping = connection.framing.ping() { effects.commands.append(.send(id, ping)) }
         self.setTransportTimer(id, now: now)
     }
 
@@ -520,7 +537,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         self.connections.update(id) { connection in
             connection.suspension.set(reason, isPresent)
             // A pong may not have been read: in the place of an end, another ping follows.
-            (connection.isAlive, connection.isAwaitingPong) = (true, false)
+            (connection.pong, connection.transportPong) = (.none, .none)
         }
         if isPresent { return self.timers.remove(.silence(id)) }
         // There may be another reason.

@@ -23,7 +23,13 @@ struct EngineIOServedRules: HTTPServedConnectionRules {
     /// The cookie with the ID of the session, in the answer to the first request.
     private var cookie: String?
 
-    init(_ version: EngineIOVersion, cookie: String?, _ configuration: PrimusServerConfiguration) {
+    private let encodings: SessionEncodings
+
+    init(
+        _ version: EngineIOVersion, cookie: String?, _ configuration: PrimusServerConfiguration,
+        _ encodings: SessionEncodings = SessionEncodings()
+    ) {
+        self.encodings = encodings
         self.version = version
         self.cookie = cookie
         self.orphanTimeout = max(.milliseconds(1), configuration.enginePingInterval + configuration.enginePingTimeout)
@@ -41,19 +47,21 @@ struct EngineIOServedRules: HTTPServedConnectionRules {
             TransportError(.protocolViolation, "The client polled twice at the same time."))
     }
 
-    func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout [UInt8]) -> Int {
+    func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout SharedBody) -> Int {
         // A client of version 3 that doesn't accept bytes has none among its messages. Source: `encodePayload` of engine.io-parser 2.2.
-        let isBinary = self.version == .v3 && messages.contains { $0.kind == .binary }
-        let encoded = EngineIOPayload.encode(messages, isBinary ? .bytes : EngineIOPayloadFormat(self.version))
-        body = encoded.body
-        return encoded.count
+        let isBinary = messages.contains { $0.kind == .binary }
+        if isBinary, self.version == .v3 { return EngineIOPayload.encode(messages, .bytes, into: &body) }
+        let packets = isBinary ? messages.map { self.encodings.text($0, self.version) }[...] : messages
+        return EngineIOPayload.encode(packets, EngineIOPayloadFormat(self.version), into: &body)
     }
 
-    mutating func answer(_ body: [UInt8]) -> HTTPResponse {
-        var response = HTTPResponse(Self.head, body: body)
-        if EngineIOPayload.isBytes(body) { response.head.headers["Content-Type"] = EngineIOPayloadFormat.octets }
-        if let cookie = self.cookie.take() { response.head.headers["Set-Cookie"] = cookie }
-        return response
+    mutating func head(of body: SharedBody) -> HTTPResponseHead {
+        var head = Self.head
+        if let first = body.first, EngineIOPayload.isBytes(CollectionOfOne(first)) {
+            head.headers["Content-Type"] = EngineIOPayloadFormat.octets
+        }
+        if let cookie = self.cookie.take() { head.headers["Set-Cookie"] = cookie }
+        return head
     }
 
     func ending(_ code: CloseCode, reason: String) -> HTTPResponse { Self.answer(.noop, .close, version: self.version) }

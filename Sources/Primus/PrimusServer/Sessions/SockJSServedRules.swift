@@ -18,7 +18,13 @@ struct SockJSServedRules: HTTPServedConnectionRules {
     /// Receives the frame that ends the session, under its lock.
     private let onClose: @Sendable (SockJSFrame) -> Void
 
-    init(_ configuration: PrimusServerConfiguration, onClose: @escaping @Sendable (SockJSFrame) -> Void) {
+    private let encodings: SessionEncodings
+
+    init(
+        _ configuration: PrimusServerConfiguration, _ encodings: SessionEncodings = SessionEncodings(),
+        onClose: @escaping @Sendable (SockJSFrame) -> Void
+    ) {
+        self.encodings = encodings
         self.onClose = onClose
         self.orphanTimeout = max(.milliseconds(1), configuration.sockJSDisconnectDelay)
         self.streamLimit = max(1, configuration.sockJSResponseLimit)
@@ -57,33 +63,43 @@ struct SockJSServedRules: HTTPServedConnectionRules {
     private static let prelude = [UInt8](repeating: UInt8(ascii: "h"), count: 2048) + [Self.lineFeed]
     private static let eventPrelude = Array("\r\n".utf8)
 
-    func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout [UInt8]) -> Int {
+    func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout SharedBody) -> Int {
         guard let first = messages.first else { return 0 }
         var frame = first.kind == .ping ? SockJSFrame.heartbeat.bytes : first.bytes
         var count = 1
-        // Packets that wait travel in one frame.
-        if frame.first == UInt8(ascii: "a") {
+        // Packets that wait travel in one frame, without a large one, of which this would be a copy.
+        if Self.isArray(first), !SharedBody.isLarge(frame) {
             for message in messages.dropFirst() {
-                guard message.kind == .text, message.bytes.first == UInt8(ascii: "a") else { break }
+                guard Self.isArray(message), !SharedBody.isLarge(message.bytes) else { break }
                 frame.removeLast()
                 frame.append(UInt8(ascii: ","))
                 frame += message.bytes.dropFirst(2)
                 count += 1
             }
         }
-        if self.transport == .eventSource { body += Self.event(frame) } else { body += frame + [Self.lineFeed] }
+        if self.transport == .eventSource {
+            body.append(Self.eventStart)
+            body.append(message: self.encodings.escapedFrame.encode(frame, Self.escaped))
+            body.append(Self.eventEnd)
+        } else {
+            body.append(message: frame)
+            body.append(Self.lineFeed)
+        }
         return count
     }
 
-    func answer(_ body: [UInt8]) -> HTTPResponse { HTTPResponse(Self.head, body: body) }
+    private static func isArray(_ message: WebSocketMessage) -> Bool {
+        message.kind == .text && message.bytes.first == UInt8(ascii: "a")
+    }
+
+    func head(of body: SharedBody) -> HTTPResponseHead { Self.head }
 
     /// The frame with the code precedes this answer.
     func ending(_ code: CloseCode, reason: String) -> HTTPResponse {
-        var body: [UInt8] = []
         let frame = SockJSFrame.close(code: Int(code.rawValue), reason: reason)
         self.onClose(frame)
-        _ = self.encode([WebSocketMessage(.text, frame.bytes)], into: &body)
-        return HTTPResponse(Self.head, body: body)
+        let bytes = self.transport == .eventSource ? Self.event(frame.bytes) : frame.bytes + [Self.lineFeed]
+        return HTTPResponse(Self.head, body: bytes)
     }
 
     // MARK: Requests that bring messages
@@ -92,7 +108,7 @@ struct SockJSServedRules: HTTPServedConnectionRules {
         _ body: [UInt8], _ request: HTTPRequestHead, into batch: inout MessageBatch
     ) throws(TransportError) -> (answer: HTTPResponse, end: CloseReason?) {
         // As the original, which reads bytes that aren't text as U+FFFD.
-        let body = body.contains { $0 >= 0x80 } ? Array(String(decoding: body, as: UTF8.self).utf8) : body
+        let body = body.contains { $0 >= 0x80 } ? Self.repaired(body) : body
         if let refusal = Self.refusal(of: body, request) { return (refusal, nil) }
         // A body contains several messages, each of which has the limit.
         if body.count > self.messageLimit {
@@ -103,6 +119,13 @@ struct SockJSServedRules: HTTPServedConnectionRules {
         }
         batch.append(.text, body)
         return (Self.taken, nil)
+    }
+
+    private static func repaired(_ body: [UInt8]) -> [UInt8] {
+        var text: [UInt8] = []
+        text.reserveCapacity(body.count)
+        body.withUnsafeBytes { text.append(repairing: $0) }
+        return text
     }
 
     /// The answer to messages.
@@ -140,23 +163,24 @@ struct SockJSServedRules: HTTPServedConnectionRules {
         status: 200, headers: ["Content-Type": "text/event-stream", "X-Accel-Buffering": "no"])
 
     /// A frame as an event of Server-Sent Events.
-    ///
-    /// Clients read its data with `decodeURI`. A frame of JSON contains no line ends, but one of a test may.
+    private static func event(_ frame: [UInt8]) -> [UInt8] { Self.eventStart + Self.escaped(frame) + Self.eventEnd }
+
+    private static let eventStart = Array("data: ".utf8)
+    private static let eventEnd = Array("\r\n\r\n".utf8)
+
+    /// Clients read the data of an event with `decodeURI`. A frame of JSON contains no line ends, but one of a test may.
     ///
     /// Source: `escape_selected` in `utils.js` of sockjs-node 0.3.24.
-    private static func event(_ frame: [UInt8]) -> [UInt8] {
-        var event = Array("data: ".utf8)
-        event.reserveCapacity(frame.count + 10)
-        var start = 0
+    private static func escaped(_ frame: [UInt8]) -> [UInt8] {
+        var (text, start) = ([UInt8](), 0)
         for (index, byte) in frame.enumerated() {
             guard let escape = self.escape(byte) else { continue }
-            event += frame[start..<index]
-            event += escape.utf8
+            if start == 0 { text.reserveCapacity(frame.count + 10) }
+            text += frame[start..<index]
+            text += escape.utf8
             start = index + 1
         }
-        event += frame[start...]
-        event += "\r\n\r\n".utf8
-        return event
+        return start == 0 ? frame : text + frame[start...]
     }
 
     private static func escape(_ byte: UInt8) -> String? {

@@ -27,29 +27,42 @@ package enum EngineIOPayload {
         var body: [UInt8] = []
         var count = 0
         for packet in packets {
-            let start = body.count
-            switch format {
-            case .separated:
-                if count > 0 { body.append(Self.separator) }
-                self.append(packet, .v4, to: &body)
-            case .counted:
-                var text: [UInt8] = []
-                self.append(packet, .v3, to: &text)
-                body.append(contentsOf: "\(self.units(text)):".utf8)
-                body += text
-            case .bytes:
-                body.append(packet.kind == .binary ? 1 : 0)
-                body.append(contentsOf: "\(packet.bytes.count)".utf8.lazy.map { $0 - UInt8(ascii: "0") })
-                body.append(Self.endOfLength)
-                body += packet.bytes
-            }
-            guard count == 0 || body.count <= limit else {
-                body.removeSubrange(start...)
-                break
-            }
+            let (prefix, content) = self.encode(packet, format, isFirst: count == 0)
+            guard count == 0 || body.count + prefix.count + content.count <= limit else { break }
+            // The body of a single packet is not a copy of it.
+            if body.isEmpty, prefix.isEmpty { body = content } else { body += prefix + content }
             count += 1
         }
         return (body, count)
+    }
+
+    /// Appends packets to a body. Large ones aren't copied.
+    ///
+    /// - Returns: The number of packets.
+    package static func encode(
+        _ packets: ArraySlice<WebSocketMessage>, _ format: EngineIOPayloadFormat, into body: inout SharedBody
+    ) -> Int {
+        for packet in packets {
+            let (prefix, content) = self.encode(packet, format, isFirst: body.isEmpty)
+            if !prefix.isEmpty { body.append(prefix) }
+            body.append(message: content)
+        }
+        return packets.count
+    }
+
+    /// Returns the bytes before a packet, and those of the packet.
+    private static func encode(
+        _ packet: WebSocketMessage, _ format: EngineIOPayloadFormat, isFirst: Bool
+    ) -> (prefix: [UInt8], content: [UInt8]) {
+        switch format {
+        case .separated: return (isFirst ? [] : [Self.separator], self.text(packet, .v4).bytes)
+        case .counted:
+            let text = self.text(packet, .v3).bytes
+            return (Array("\(self.units(text)):".utf8), text)
+        case .bytes:
+            let digits = "\(packet.bytes.count)".utf8.map { $0 - UInt8(ascii: "0") }
+            return ([packet.kind == .binary ? 1 : 0] + digits + [Self.endOfLength], packet.bytes)
+        }
     }
 
     /// The number of bytes that a packet takes in a body of text, without a separator. For version 3, it may be a little too large.
@@ -67,9 +80,14 @@ package enum EngineIOPayload {
     /// Returns a packet as a text message, with the bytes of a binary message in Base64, as over a WebSocket whose client asks for that.
     package static func text(_ packet: WebSocketMessage, _ version: EngineIOVersion) -> WebSocketMessage {
         guard packet.kind == .binary else { return packet }
-        var bytes: [UInt8] = []
-        self.append(packet, version, to: &bytes)
-        return WebSocketMessage(.text, bytes)
+        var text = [Self.base64]
+        if version == .v3, let kind = packet.bytes.first {
+            text.append(UInt8(ascii: "0") + kind)
+            Base64.append(Array(packet.bytes[1...]), to: &text)
+        } else {
+            Base64.append(packet.bytes, to: &text)
+        }
+        return WebSocketMessage(.text, text)
     }
 
     /// Returns the bytes of a packet in Base64 as a binary message; `nil` if it isn't valid.
@@ -90,18 +108,6 @@ package enum EngineIOPayload {
 
     /// Whether a body isn't text, which only those of version 3 can be.
     package static func isBytes(_ body: some Collection<UInt8>) -> Bool { body.first.map { $0 <= 1 } ?? false }
-
-    /// Appends a packet as text, with the bytes of a binary message in Base64.
-    private static func append(_ packet: WebSocketMessage, _ version: EngineIOVersion, to output: inout [UInt8]) {
-        guard packet.kind == .binary else {
-            // The body of a single packet is not a copy of it.
-            return output.isEmpty ? output = packet.bytes : output.append(contentsOf: packet.bytes)
-        }
-        output.append(self.base64)
-        guard version == .v3, let kind = packet.bytes.first else { return Base64.append(packet.bytes, to: &output) }
-        output.append(UInt8(ascii: "0") + kind)
-        Base64.append(Array(packet.bytes[1...]), to: &output)
-    }
 
     /// The number of UTF-16 code units, which version 3 counts.
     static func units(_ text: [UInt8]) -> Int { text.reduce(0) { $0 + self.units(startingWith: $1) } }

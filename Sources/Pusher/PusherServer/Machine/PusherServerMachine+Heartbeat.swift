@@ -9,21 +9,15 @@ extension PusherServerMachine {
         while let due = self.heartbeats.popDue(now) {
             switch self.updateEstablished(due.key, { $0.heartbeat.fired(now: now) }) {
             case .due:
-                // A pong may wait to be read: in the place of an end, another ping follows.
-                if due.instant.passedDuringStandstill(now: now) { self.updateEstablished(due.key) { $0.isAwaitingPong = false } }
-                self.heartbeatTimedOut(due.key, now: now, &effects)
+                self.heartbeatTimedOut(due.key, stoodStill: due.instant.passedDuringStandstill(now: now), now: now, &effects)
             case .early(let reschedule): self.heartbeats.set(due.key, reschedule)
             case .idle, nil: break
             }
         }
     }
 
-    private mutating func heartbeatTimedOut(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
-        let wasAwaitingPong = self.updateEstablished(id) { established -> Bool in
-            defer { established.isAwaitingPong = true }
-            return established.isAwaitingPong
-        }
-        guard wasAwaitingPong == false else {
+    private mutating func heartbeatTimedOut(_ id: ConnectionID, stoodStill: Bool, now: Instant, _ effects: inout Effects<Self>) {
+        guard self.updateEstablished(id, { $0.pong.expect(stoodStill: stoodStill) }) == true else {
             return self.close(id, PusherCloseCode.pongMissing, "Pong reply not received in time", &effects)
         }
         if let ping { self.send(ping, to: id, &effects) }
@@ -73,7 +67,7 @@ extension PusherServerMachine {
             guard connection.isHeartbeatSuspended != wasSuspended else { return false }
             guard isPresent else { return isActive != nil }
             connection.state.updateEstablished { established in
-                established.isAwaitingPong = false
+                established.pong = .none
                 _ = established.heartbeat.setDeadline(nil)
             }
             return false

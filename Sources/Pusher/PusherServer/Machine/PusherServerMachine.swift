@@ -82,7 +82,7 @@ struct PusherServerMachine: EmbeddedServerMachine {
         /// When to ping the client, or to close the connection while a pong is awaited. It moves with every message received. Cleared
         /// when the connection has timed out.
         var heartbeat = CoalescedTimer()
-        var isAwaitingPong = false
+        var pong = PongWait.none
         /// Client events that await the hook's decision, oldest first.
         var pendingClientEvents = FIFO<ClientEvent>()
         /// The hook that decides about the first pending client event.
@@ -97,7 +97,7 @@ struct PusherServerMachine: EmbeddedServerMachine {
         /// A message arrived. Returns when to schedule the heartbeat's timer, if its pending one does not suffice.
         mutating func messageReceived(heartbeatDeadline: Instant) -> Instant? {
             guard self.heartbeat.isSet else { return nil }
-            self.isAwaitingPong = false
+            self.pong = .none
             return self.heartbeat.setDeadline(heartbeatDeadline)
         }
     }
@@ -186,6 +186,7 @@ struct PusherServerMachine: EmbeddedServerMachine {
     /// The close code with which the application rejects new connections, or `nil` to accept them.
     var rejectionCode: CloseCode?
     private var lastSubscription: UInt64 = 0
+    private var refusedOrigins = RefusedOrigins()
     /// The socket IDs. Subscriptions are signed for a socket ID, so a client must not be able to predict the IDs of others.
     var generator: RandomSource
     var eventRoute = EventRoutes.none
@@ -229,7 +230,7 @@ struct PusherServerMachine: EmbeddedServerMachine {
         if let rejectionCode {
             return self.reject(id, rejectionCode, "The server is configured to reject connections", &effects)
         }
-        if let (code, message, end) = self.rejection(of: request) ?? self.refusal(of: request) {
+        if let (code, message, end) = self.rejection(of: request) ?? self.refusal(of: request, &effects) {
             return self.reject(id, code, message, then: end, &effects)
         }
         self.connectionIDs[ByteString(socketID)] = id
@@ -271,12 +272,19 @@ struct PusherServerMachine: EmbeddedServerMachine {
     }
 
     /// Why a setting of the app rejects a request that the protocol accepts.
-    private func refusal(of request: HTTPRequestHead) -> (CloseCode, message: String, RejectionEnd)? {
+    private mutating func refusal(
+        of request: HTTPRequestHead, _ effects: inout Effects<Self>
+    ) -> (CloseCode, message: String, RejectionEnd)? {
         guard self.connectionIDs.count < self.app.connectionLimit else {
             let end = self.profile.dropsRejectedConnections ? .isDropped : self.endBySetting
             return (self.profile.connectionLimitCode, "Application is over connection quota", end)
         }
-        guard self.app.allows(origin: request.headers["Origin"]) else {
+        let origin = request.headers["Origin"]
+        guard self.app.allows(origin: origin) else {
+            let name = origin.map { "of the origin \"\(Excerpt.of($0, limit: 200))\"" } ?? "without an origin"
+            effects.log(
+                self.refusedOrigins.level(for: origin ?? ""),
+                "A client \(name) was refused, which isn't one of the app's allowedOrigins. Add the origin there to accept it.")
             return (PusherCloseCode.unauthorized, "Origin not allowed", self.endBySetting)
         }
         return nil

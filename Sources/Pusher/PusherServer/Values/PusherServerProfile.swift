@@ -175,10 +175,10 @@ public struct PusherServerProfile: Sendable, Hashable {
         profile.repeatsSignInSignature = true
         profile.watchlistEvents = .none
         profile.signsAllChannelData = false
-        // soketi's `server.ts`, and `activity_timeout` in `ws-handler.ts`. It limits the messages of clients to 100 MiB.
+        // soketi's `server.ts`, and `activity_timeout` in `ws-handler.ts`.
         profile.limits.activityTimeout = .seconds(30)
         profile.limits.clientEventsPerSecond = .max
-        profile.limits.messageLimit = 1 << 20
+        profile.limits.messageLimit = 100 << 20
         profile.limits.eventDataLimit = 100 << 10
         profile.limits.validatesChannelNames = false
         profile.limits.userIDLimit = .max

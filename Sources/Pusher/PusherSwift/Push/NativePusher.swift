@@ -1,4 +1,5 @@
 public import Foundation
+import PusherWire
 import RealtimeCore
 import RealtimeTransports
 #if canImport(FoundationNetworking)
@@ -149,7 +150,9 @@ open class NativePusher: NSObject, @unchecked Sendable {
     }
 
     private func finish(_ number: Int, _ request: PushQueue.Request, _ body: String?, _ response: URLResponse?) {
-        let isSuccess = (response as? HTTPURLResponse).map { (200..<300).contains($0.statusCode) } ?? false
+        // A page of HTML is the answer of a proxy.
+        let isPage = body.map { ResponseBody(Array($0.utf8)).isPage } ?? false
+        let isSuccess = !isPage && (response as? HTTPURLResponse).map { (200..<300).contains($0.statusCode) } ?? false
         let clientID = body.flatMap { FoundationJSON.object($0)?["id"] as? String }
         switch request {
         case .register:

@@ -37,6 +37,12 @@ package struct HubHTTPRequests: Sendable {
         (self.endpoint, self.format, self.connectTimeout) = (endpoint, format, connectTimeout)
     }
 
+    /// The error for bytes that aren't a message.
+    func unreadable(_ problem: String) -> TransportError {
+        let message = "\(self.endpoint) answered with \"\(problem)\", which isn't a message of SignalR."
+        return TransportError(.protocolViolation, "\(message) Check that no proxy answers in place of the server.")
+    }
+
     /// A request that waits for messages.
     func get(_ endpoint: Endpoint, accepting type: String, idleTimeout: Duration) -> HTTPRequest {
         HTTPRequest(
@@ -76,6 +82,7 @@ package struct HubStreamRules: HTTPConnectionRules {
 
     private let requests: HubHTTPRequests
     private var decoder: ServerSentEventDecoder
+    private var check = HubAnswerCheck(.json)
 
     package init(_ requests: HubHTTPRequests, messageLimit: Int) {
         self.requests = requests
@@ -104,7 +111,16 @@ package struct HubStreamRules: HTTPConnectionRules {
     }
 
     package mutating func decode(_ bytes: UnsafeRawBufferPointer, into batch: inout MessageBatch) throws(TransportError) {
+        let start = batch.entries.count
         try self.decoder.decode(bytes, into: &batch)
+        for index in start..<batch.entries.count {
+            let range = batch.entries[index].range
+            let (count, problem) = batch.bytes.withUnsafeBytes { self.check.read(UnsafeRawBufferPointer(rebasing: $0[range])) }
+            guard let problem else { continue }
+            batch.entries[index].range = range.lowerBound..<range.lowerBound + count
+            batch.entries.removeSubrange((count > 0 ? index + 1 : index)...)
+            throw self.requests.unreadable(problem)
+        }
     }
 
     package func bodyEnded(into batch: inout MessageBatch) -> HTTPVerdict {
@@ -126,12 +142,12 @@ package struct HubPollingRules: HTTPConnectionRules {
     private let requests: HubHTTPRequests
     private let pollTimeout: Duration
     private var polls = 0
-    private var check: HubPollCheck
+    private var check: HubAnswerCheck
 
     /// - Parameter pollTimeout: The time limit for the answer to a poll.
     package init(_ requests: HubHTTPRequests, pollTimeout: Duration) {
         (self.requests, self.pollTimeout) = (requests, pollTimeout)
-        self.check = HubPollCheck(requests.format)
+        self.check = HubAnswerCheck(requests.format)
     }
 
     package var isStream: Bool { false }
@@ -163,8 +179,7 @@ package struct HubPollingRules: HTTPConnectionRules {
         let (count, problem) = self.check.read(bytes)
         if count > 0 { batch.append(.binary, UnsafeRawBufferPointer(rebasing: bytes[..<count])) }
         guard let problem else { return }
-        let message = "\(self.requests.endpoint) answered a poll with \"\(problem)\", which isn't a message of SignalR."
-        throw TransportError(.protocolViolation, "\(message) Check that no proxy answers in place of the server.")
+        throw self.requests.unreadable(problem)
     }
 
     package mutating func bodyEnded(into batch: inout MessageBatch) -> HTTPVerdict {

@@ -99,11 +99,11 @@ extension HubSession {
         if isAsking { return }
         let work = self.works.start(.accessToken(self.options.accessToken), for: .tokenForRequests(id), &effects)
         self.tokenRequest = TokenRequest(
-            connection: id, work: work, deadline: now.advanced(by: max(.nanoseconds(1), self.options.connectTimeout)))
+            connection: id, work: work, limit: PatientLimit(max(.nanoseconds(1), self.options.connectTimeout), now: now))
     }
 
     mutating func tokenTimeout(now: Instant, _ effects: inout Effects<Self>) {
-        guard let request = self.tokenRequest, request.deadline <= now else { return }
+        guard let request = self.tokenRequest, self.tokenRequest?.limit.hasPassed(now: now) == true else { return }
         self.works.cancel(request.work, &effects)
         let message = "The closure that provides access tokens didn't return within \(self.options.connectTimeout)."
         self.receivedForRequests(.failure(HubError(.tokenFailed, message)), of: request.connection, now: now, &effects)

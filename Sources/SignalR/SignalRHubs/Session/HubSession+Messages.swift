@@ -4,12 +4,19 @@ import SignalRWire
 /// The messages that the server sends.
 extension HubSession {
     package mutating func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, now: Instant, _ effects: inout Effects<Self>) {
-        guard self.connection.received(id, now: now) else { return }
+        // What isn't a message may come from a proxy, and says nothing of the server.
+        let countsMessages = self.connection.established == id && self.attempt.transport != .webSockets
+        guard countsMessages || self.connection.received(id, now: now) else { return }
+        self.found = .nothing
         batch.bytes.withUnsafeBytes { bytes in
             for entry in batch.entries {
                 // A message may have ended the connection.
                 guard self.connection.current == id else { return }
-                guard entry.kind == .text || entry.kind == .binary else { continue }
+                guard entry.kind == .text || entry.kind == .binary else {
+                    // The answer to a check.
+                    self.found = max(self.found, .life)
+                    continue
+                }
                 let message = UnsafeRawBufferPointer(rebasing: bytes[entry.range])
                 // The kind of the format is a copy of the coder.
                 if !effects.routes.isEmpty(self.frames) {
@@ -22,9 +29,20 @@ extension HubSession {
                 }
             }
         }
+        if countsMessages, self.connection.current == id { self.countMessages(batch.bytes.count, on: id, now: now, &effects) }
         guard self.resumable != nil, self.connection.current == id else { return }
         self.resumable?.buffer.received(byteCount: batch.bytes.count, now: now)
         self.acknowledge(now: now, &effects)
+    }
+
+    /// Records what was received over HTTP.
+    private mutating func countMessages(_ byteCount: Int, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+        if self.found != .nothing { _ = self.connection.received(id, now: now) }
+        if self.reader?.hasPart == true {
+            self.connection.receivedPart(id, byteCount: byteCount, now: now)
+        } else if self.found != .message {
+            effects.commands.append(.ignored(id))
+        }
     }
 
     private mutating func readHandshake(
@@ -90,11 +108,14 @@ extension HubSession {
     ) {
         switch consume output {
         case .message(let message):
+            if case .ping = message { self.found = max(self.found, .life) } else { self.found = .message }
             if self.admits(message, on: id, now: now, &effects) { self.received(message, on: id, now: now, &effects) }
         case .invalid(let error):
             guard self.resumable?.buffer.receivedInvalid(type: error.type, now: now) ?? true else { return }
             self.received(error, now: now, &effects)
-        case .unknown(let type): self.ignore("a message of the unknown type \(type)", &effects)
+        case .unknown(let type):
+            self.found = max(self.found, .life)
+            self.ignore("a message of the unknown type \(type)", &effects)
         }
     }
 

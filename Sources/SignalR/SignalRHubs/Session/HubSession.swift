@@ -103,7 +103,7 @@ package struct HubSession: ConfigurableSession {
     struct TokenRequest: Sendable {
         let connection: ConnectionID
         let work: WorkID
-        let deadline: Instant
+        var limit: PatientLimit
     }
 
     /// The step that follows a transport that fails to open.
@@ -138,6 +138,9 @@ package struct HubSession: ConfigurableSession {
         case lost(isReported: Bool)
     }
 
+    /// What a server has sent, as far as it says something of the server: nothing that can be read, or no more than that the server is there.
+    enum Found: Comparable, Sendable { case nothing, life, message }
+
     package var connection: ConnectionStateMachine
     /// The settings of the current connection or attempt and, if there is none, of the next one.
     package internal(set) var options: HubConfiguration
@@ -147,6 +150,8 @@ package struct HubSession: ConfigurableSession {
     var attempt: Attempt
     /// The cookies of the servers, for all attempts. The connections over HTTP, which send and receive cookies as well, share them.
     package let cookies = HTTPClient.Cookies()
+    /// What was found in the messages that were received last.
+    var found = Found.nothing
     var handshakeBuffer = HubHandshake.Buffer()
     /// Reads the messages of the established connection.
     var reader: HubMessageReader?
@@ -230,7 +235,7 @@ package struct HubSession: ConfigurableSession {
     package var nextDeadline: Instant? {
         .earliest(
             .earliest(self.connection.nextDeadline, self.acknowledgmentDeadline),
-            .earliest(.earliest(self.refreshDeadline, self.tokenRequest?.deadline), self.fallbackDeadline))
+            .earliest(.earliest(self.refreshDeadline, self.tokenRequest?.limit.deadline), self.fallbackDeadline))
     }
 
     package var waiterCount: Int {

@@ -88,7 +88,7 @@ extension SignalRServerMachine {
     }
 
     struct Handshake: Sendable {
-        let deadline: Instant
+        var limit: PatientLimit
         /// The start of an incomplete handshake.
         var buffer = HubHandshake.Buffer()
     }
@@ -96,7 +96,7 @@ extension SignalRServerMachine {
     /// The time without a socket.
     struct Interruption: Sendable {
         /// When the connection ends, unless its client resumes it.
-        let deadline: Instant
+        var limit: PatientLimit
         /// Why the socket was lost.
         let reason: CloseReason
     }
@@ -296,9 +296,9 @@ extension SignalRServerMachine.Connection.State {
 
     var nextDeadline: Instant? {
         switch self {
-        case .handshaking(let handshake): handshake.deadline
+        case .handshaking(let handshake): handshake.limit.deadline
         case .connected(let established): established.nextDeadline
-        case .interrupted(_, let interruption): interruption.deadline
+        case .interrupted(_, let interruption): interruption.limit.deadline
         case .rejected, .closing, .ended: nil
         }
     }
@@ -312,9 +312,24 @@ extension SignalRServerMachine.Connection.State {
         case end(CloseReason)
     }
 
+    /// Whether the time for the handshake, or for another socket, has passed. It begins anew if that happened during a standstill.
+    private mutating func limitHasPassed(now: Instant) -> Bool {
+        switch consume self {
+        case .handshaking(var handshake):
+            defer { self = .handshaking(handshake) }
+            return handshake.limit.hasPassed(now: now)
+        case .interrupted(let established, var interruption):
+            defer { self = .interrupted(established, interruption) }
+            return interruption.limit.hasPassed(now: now)
+        case let other:
+            self = other
+            return false
+        }
+    }
+
     mutating func timeout(now: Instant) -> TimeoutAction? {
         switch self.phase {
-        case .handshaking: self.nextDeadline.map { $0 <= now } == true ? .rejectHandshake : nil
+        case .handshaking: self.limitHasPassed(now: now) ? .rejectHandshake : nil
         case .connected:
             self.updateConnected { established in
                 if let acknowledgment = established.takeAck(now: now) {
@@ -327,7 +342,7 @@ extension SignalRServerMachine.Connection.State {
                 }
             }
         case .interrupted:
-            if case .interrupted(_, let interruption) = self, interruption.deadline <= now { .end(interruption.reason) } else { nil }
+            if self.limitHasPassed(now: now), case .interrupted(_, let interruption) = self { .end(interruption.reason) } else { nil }
         case .rejected, .closing, .ended: nil
         }
     }

@@ -38,7 +38,7 @@ extension SignalRServerMachine {
         let key = ByteString(token ?? id)
         let allowsResuming = wantsResuming && self.configuration.allowsStatefulReconnects
         self.negotiations[key] = Negotiation(hub: hub, connectionID: id, allowsResuming: allowsResuming)
-        self.negotiationDeadlines.set(key, now + self.connectTimeout)
+        self.negotiationDeadlines.set(key, now + self.connectTimeout, false)
         self.deliver(.negotiated(hub: self.hubs[hub.rawValue].path, connectionID: id), &effects)
         return .connection(
             NegotiatedConnection(id: id, token: token, transports: self.hubs[hub.rawValue].transports, allowsResuming: allowsResuming))
@@ -169,7 +169,7 @@ extension SignalRServerMachine {
         Connection(
             hub: negotiation.hub, connectionID: negotiation.connectionID, transport: transport, token: token, userID: userID,
             request: request, allowsResuming: negotiation.allowsResuming && transport == .webSockets,
-            state: .handshaking(Handshake(deadline: now + self.handshakeTimeout)))
+            state: .handshaking(Handshake(limit: PatientLimit(self.handshakeTimeout, now: now))))
     }
 
     private mutating func insert(_ connection: Connection, _ id: ConnectionID) {

@@ -19,7 +19,7 @@ extension SignalRServerMachine {
     ///
     /// - Returns: `false` if it doesn't wait.
     mutating func interrupt(_ id: ConnectionID, _ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>) -> Bool {
-        let interruption = Interruption(deadline: now + self.disconnectTimeout, reason: reason)
+        let interruption = Interruption(limit: PatientLimit(self.disconnectTimeout, now: now), reason: reason)
         guard self.connections.update(id, { $0.state.interrupt(interruption) }) == true, let connection = self.connections[id] else {
             return false
         }

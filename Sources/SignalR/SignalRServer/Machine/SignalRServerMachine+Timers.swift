@@ -5,7 +5,14 @@ import SignalRWire
 /// Timers: handshakes, keep-alive, and what clients didn't use in time. Also the pausing of reading, which suspends a client's timeout.
 extension SignalRServerMachine {
     mutating func timeout(now: Instant, _ effects: inout Effects<Self>) {
-        while let due = self.negotiationDeadlines.popDue(now) { self.negotiations[due.key] = nil }
+        while let due = self.negotiationDeadlines.popDue(now) {
+            // After a standstill, the client's connection may wait to be accepted.
+            if !due.companion, due.instant.passedDuringStandstill(now: now) {
+                self.negotiationDeadlines.set(due.key, now + self.connectTimeout, true)
+            } else {
+                self.negotiations[due.key] = nil
+            }
+        }
         while let due = self.admissionDeadlines.popDue(now) {
             for admission in self.admissions[due.companion] ?? [] where admission.number == due.key {
                 // An open connection, which would have been resumed, remains.

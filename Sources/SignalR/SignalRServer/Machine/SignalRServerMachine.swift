@@ -126,7 +126,8 @@ struct SignalRServerMachine: EmbeddedServerMachine {
     var connections = ConnectionTable<Connection>()
     var sockets = HubSockets()
     var negotiations: [ByteString: Negotiation] = [:]
-    var negotiationDeadlines = Deadlines<ByteString, Void>()
+    /// With each deadline, whether it has begun anew because of a standstill.
+    var negotiationDeadlines = Deadlines<ByteString, Bool>()
     var admissions: [UpgradeKey: [Admission]] = [:]
     var admissionDeadlines = Deadlines<UInt64, UpgradeKey>()
     var connectionDeadlines = Deadlines<ConnectionID, Void>()

@@ -54,6 +54,35 @@ struct ListenerResponseTests {
         }
     }
 
+    @Test func `large messages and what surrounds them arrive as one piece, which may exceed the limit`() async throws {
+        let message = [UInt8](repeating: UInt8(ascii: "m"), count: 3 << 20)
+        var body = SharedBody(Array("start ".utf8))
+        body.append(message: message)
+        body.append(message: message)
+        body.append(Array(" end".utf8))
+        let text = String(decoding: Array(body.pieces.joined()), as: UTF8.self)
+        let streams = Log<any HTTPResponder>()
+        let handler = TestHandler { [body] request, _, responder in
+            if request.path == "/whole" { return responder.respond(HTTPResponseHead(status: 200), sharing: body) }
+            streams.add(responder)
+        }
+        try await withListener(handler) { address in
+            let client = try RawClient(address)
+            client.request()
+            // Not by the handler, whose answers have no limit.
+            let responder = try #require(await streams.wait(1).first)
+            responder.begin(HTTPResponseHead(status: 200))
+            responder.write(sharing: body)
+            let chunk = String(body.count, radix: 16) + "\r\n" + text + "\r\n"
+            let streamed = await client.text(until: "end\r\n")
+            expect(streamed.hasSuffix("\r\n\r\n" + chunk), "\(streamed.utf8.count) bytes")
+            responder.end()
+            client.request("/whole", "Connection: close")
+            let whole = await client.textToEnd()
+            expect(whole.contains("Content-Length: \(body.count)\r\n") && whole.hasSuffix("\r\n\r\n" + text), "\(whole.utf8.count) bytes")
+        }
+    }
+
     @Test func `a streamed response to an HTTP/1.0 client ends with the connection`() async throws {
         let handler = TestHandler { _, _, responder in
             responder.begin(HTTPResponseHead(status: 200))

@@ -3,9 +3,9 @@ import RealtimeCore
 import RealtimeSystem
 import SignalRWire
 
-/// Finds the messages in the answers to polls, and recognizes answers that no server of SignalR gives, such as the page of a proxy, which the reader
-/// of messages would take for the beginning of a long one.
-struct HubPollCheck: Sendable {
+/// Finds the messages in streams and in the answers to polls, and recognizes what no server of SignalR sends, such as the page of a proxy, which the
+/// reader of messages would take for the beginning of a long one.
+struct HubAnswerCheck: Sendable {
     private enum Position: Sendable {
         case record(JSONRecord?)
         case frame(MessagePackFrame)
