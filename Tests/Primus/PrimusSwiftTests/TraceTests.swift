@@ -54,6 +54,19 @@ struct TraceKind: Sendable, CustomTestStringConvertible {
         "outgoing::reconnect", "outgoing::open", "readyStateChange opening", "outgoing::end", "outgoing::url", "reconnect",
     ]
 
+    @Test(arguments: TraceKind.all) func `a client outlives a standstill of the process`(kind: TraceKind) async throws {
+        let test = try await PrimusFixture(kind)
+        try await test.open()
+        for _ in 0..<3 {
+            test.memory.clock.standStill(for: .seconds(3_600))
+            test.memory.clock.advance(by: .seconds(1))
+        }
+        expect(
+            test.primus.readyState == .open && test.trace.all.allSatisfy { !["reconnecting", "end", "close"].contains($0) },
+            "\(test.trace.all)")
+        test.primus.end()
+    }
+
     @Test(arguments: TraceKind.all)
     func `opening, queued writes and open`(kind: TraceKind) async throws {
         let test = try await PrimusFixture(kind)

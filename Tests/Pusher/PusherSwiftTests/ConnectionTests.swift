@@ -76,6 +76,20 @@ import Network
         expectEqual(pusher.connection.connectionState, .connected)
     }
 
+    @Test func `a connection outlives a standstill of the process`() async throws {
+        let memory = try await InMemory()
+        let pusher = memory.pusher()
+        pusher.connect()
+        await settle()
+        let socketID = pusher.connection.socketId
+        for _ in 0..<3 {
+            memory.clock.standStill(for: .seconds(3_600))
+            await settle()
+            expect(pusher.connection.connectionState == .connected && pusher.connection.socketId == socketID)
+        }
+        pusher.disconnect()
+    }
+
     @Test func `the delegate can refuse a reconnect`() async throws {
         let memory = try await InMemory()
         let (pusher, gate) = (memory.pusher(), Gate(limit: 1))

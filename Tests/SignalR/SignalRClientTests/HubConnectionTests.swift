@@ -236,6 +236,22 @@ import Testing
         expectEqual(done.all, [1, 2, 3])
     }
 
+    @Test(arguments: [HttpTransportType.webSockets, .serverSentEvents, .longPolling])
+    func `a connection outlives a standstill of the process`(transport: HttpTransportType) async throws {
+        let signalR = try await InMemorySignalR()
+        let hub = signalR.server.hub("/hub")
+        hub.on("Echo") { (caller, number: Int) in number }
+        let connection = signalR.connectionBuilder("/hub").withUrl(url: signalR.url("/hub"), transport: transport).build()
+        try await connection.start()
+        let ids = hub.connectionIDs
+        for number in 1...3 {
+            signalR.clock.standStill(for: .seconds(3_600))
+            let result: Int = try await connection.invoke(method: "Echo", arguments: number)
+            expect(result == number && hub.connectionIDs == ids, "\(transport)")
+        }
+        await connection.stop()
+    }
+
     @Test func `a stop whose task is cancelled returns`() async throws {
         let signalR = try await InMemorySignalR()
         _ = signalR.server.hub("/chat")

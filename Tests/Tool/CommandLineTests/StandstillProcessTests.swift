@@ -97,7 +97,7 @@ struct StandstillProcessTests {
         for number in 0..<3 { await expectEqual(tool.nextLine(), #"{"type":"data","data":\#(number)}"#) }
         expectEqual(server.sparks.map(\.id), sparks)
         tool.process.signal(SIGTERM)
-        await expectEqual(tool.end().output, #"{"type":"state","state":"closed"}"# + "\n")
+        await expectEqual(tool.end().output, #"{"type":"state","state":"end"}"# + "\n")
         await server.stop()
     }
 
