@@ -1,6 +1,6 @@
 /// Slows down the requests for messages if the server answers them immediately, and without a message.
 ///
-/// What looks like a message may not be one, which only its owner finds out: possibly after the next request was decided about.
+/// An answer may only look like a message. Its owner finds that out, possibly after the next request was decided about.
 struct AnswerPace: Sendable {
     private struct Answer: Sendable {
         /// The exchange that brought the last part; `nil` before the first one.

@@ -40,7 +40,7 @@ package struct Effects<Machine: SessionMachine>: Sendable {
         ///
         /// A connection that is being closed still sends what waits, so that this may follow the end of a session.
         case awaitAnswer(WaiterID, on: ConnectionID)
-        /// What a connection over HTTP has received last contains no message, although it looks like one: the connection asks for more with pauses.
+        /// Tell a connection over HTTP that it has received no message last, although that looks like one, so that it asks for more with pauses.
         case ignored(ConnectionID)
         /// Finish the sequences of these consumers.
         case endConsumers([ConsumerID], EndReason)

@@ -50,7 +50,7 @@ extension UnsafeRawBufferPointer {
     }
 }
 
-/// What may follow the first byte of a sequence that isn't ASCII. Table 3-7 of the Unicode standard lists the valid sequences.
+/// The bytes that may follow the first one of a sequence that isn't ASCII. Table 3-7 of the Unicode standard lists the valid sequences.
 private struct UTF8Sequence {
     /// The number of further bytes; 0 if none begins a sequence with this byte.
     private let missing: Int

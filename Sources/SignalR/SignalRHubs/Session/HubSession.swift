@@ -138,7 +138,7 @@ package struct HubSession: ConfigurableSession {
         case lost(isReported: Bool)
     }
 
-    /// What a server has sent, as far as it says something of the server: nothing that can be read, or no more than that the server is there.
+    /// The use of received bytes: none that can be read, a sign that the server is there, or a message.
     enum Found: Comparable, Sendable { case nothing, life, message }
 
     package var connection: ConnectionStateMachine
@@ -150,7 +150,7 @@ package struct HubSession: ConfigurableSession {
     var attempt: Attempt
     /// The cookies of the servers, for all attempts. The connections over HTTP, which send and receive cookies as well, share them.
     package let cookies = HTTPClient.Cookies()
-    /// What was found in the messages that were received last.
+    /// The use of the bytes that were received last.
     var found = Found.nothing
     var handshakeBuffer = HubHandshake.Buffer()
     /// Reads the messages of the established connection.
