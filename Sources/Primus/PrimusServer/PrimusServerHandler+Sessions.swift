@@ -300,7 +300,9 @@ extension PrimusServerHandler {
     private func forget(_ key: ByteString) {
         self.unreadSessions.withLock { $0.remove(key) }
         // Released outside the lock.
-        _ = self.sessions.withLock { $0.removeValue(forKey: key) }
+        let (session, isLast) = self.sessions.withLock { ($0.removeValue(forKey: key), $0.isEmpty) }
+        if isLast { self.encodings.removeAll() }
+        _ = session
     }
 }
 

@@ -127,6 +127,17 @@ import Testing
         try await Self.expectTooSlow(script.result())
     }
 
+    @Test func `bytes that arrived before a standstill don't make the limit after it longer`() async throws {
+        let script = Script()
+        let exchange = try await script.begin()
+        exchange.write(300 << 10)
+        script.clock.standStill(for: .seconds(3_600))
+        script.clock.advance(by: .seconds(9))
+        expect(!exchange.isCancelled.withLock { $0 })
+        script.clock.advance(by: .seconds(1))
+        try await Self.expectTooSlow(script.result())
+    }
+
     @Test func `an answer whose head isn't complete in time ends with an error`() async throws {
         let script = Script()
         let exchange = try await script.begin("/silent")

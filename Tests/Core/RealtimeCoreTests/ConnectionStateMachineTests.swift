@@ -52,6 +52,16 @@ import Testing
         expectEqual(action, .lost(then: .later(until: until)))
     }
 
+    @Test(arguments: [false, true]) func `an open timeout that passed during a standstill begins anew once`(isOpened: Bool) {
+        var machine = self.machine()
+        let id = ConnectionID(rawValue: 1)
+        _ = machine.start(now: Self.zero)
+        if isOpened { _ = machine.opened(id, now: Self.zero) }
+        expectEqual(machine.timeout(now: self.after(1_000)), .none)
+        expectEqual(machine.nextDeadline, self.after(1_015))
+        expectEqual(machine.timeout(now: self.after(2_000)), .end(id, .openTimeout))
+    }
+
     @Test(arguments: [Duration.zero, .seconds(-1), .seconds(Int64.min)])
     func `an open timeout that is not positive ends the attempt after it has started`(limit: Duration) throws {
         var machine = self.machine { $0.openTimeout = limit }

@@ -1,4 +1,5 @@
 import RealtimeCore
+import RealtimeSystem
 import RealtimeTesting
 import TestSupport
 import Testing
@@ -42,7 +43,44 @@ private struct Fixture {
     func finish(_ reason: EndReason = .ended) { self.buffer.finish(reason)?.resume() }
 }
 
+/// Runs the jobs of a task when a test says so.
+///
+/// `@unchecked Sendable`: a job isn't Sendable, and runs once.
+@available(macOS 15.0, iOS 18.0, tvOS 18.0, watchOS 11.0, visionOS 2.0, *)
+private final class ManualExecutor: TaskExecutor, @unchecked Sendable {
+    private let jobs = Lock<[UnownedJob]>([])
+
+    func enqueue(_ job: consuming ExecutorJob) {
+        let job = UnownedJob(job)
+        self.jobs.withLock { $0.append(job) }
+    }
+
+    func run() {
+        while let job = self.jobs.withLock({ $0.isEmpty ? nil : $0.removeFirst() }) {
+            job.runSynchronously(on: self.asUnownedTaskExecutor())
+        }
+    }
+}
+
 @Suite struct EventSequenceTests {
+    @available(macOS 15.0, iOS 18.0, tvOS 18.0, watchOS 11.0, visionOS 2.0, *)
+    @Test func `an event that comes before a cancelled task runs again remains in the sequence`() async {
+        let (fixture, executor) = (Fixture(), ManualExecutor())
+        let task = Task(executorPreference: executor) {
+            var received: [Int] = []
+            for await event in fixture.events { received.append(event) }
+            return received
+        }
+        executor.run()
+        fixture.send([1])
+        executor.run()
+        fixture.send([2])
+        task.cancel()
+        executor.run()
+        await expectEqual(task.value, [1])
+        expectEqual(fixture.events.takeBuffered(), [2])
+    }
+
     // MARK: Policies
 
     @Test(arguments: [

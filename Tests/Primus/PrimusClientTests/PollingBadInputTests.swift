@@ -512,6 +512,19 @@ private final class ScriptedPolling: ListenerHandler {
         }
     }
 
+    @Test(arguments: [4, nil] as [Int?])
+    func `a packet or a frame without an end is limited while it arrives`(version: Int?) async throws {
+        let opening = version == nil ? String(repeating: "h", count: 2048) + "\no\n" : Self.handshake(4) + "\u{1E}"
+        let server = ScriptedPolling([opening], version: version, isStreaming: true)
+        let fixture = try await Fixture(server, version == nil ? .streaming : .polling)
+        fixture.client.open()
+        try await fixture.client.opened(within: .seconds(600))
+        server.write(Array((version == nil ? "a[\"" : "4\"").utf8))
+        for _ in 0..<10 where !fixture.hasEnded { server.write([UInt8](repeating: 0x78, count: 1000)) }
+        let error = try await fixture.end()
+        expect(error.code == .connectionLost || error.code == .messageTooLarge, "\(error)")
+    }
+
     @Test(arguments: [PrimusConnectionKind.streaming, .polling])
     func `a frame above the limit is a loss`(kind: PrimusConnectionKind) async throws {
         let fixture = try await self.sockJS(kind)

@@ -56,6 +56,32 @@ import Testing
         expect(self.addresses(sessions[0]).count == 1 && self.addresses(sessions[0]) == self.addresses(sessions[1]))
     }
 
+    @Test func `sessions share several large messages, in whatever order they ask for them`() {
+        let encodings = SessionEncodings()
+        let messages = (0..<3).map { WebSocketMessage(.binary, [UInt8](repeating: $0, count: SharedBody.largeSize)) }
+        let sessions = (1...2).map { _ in
+            self.encode(EngineIOServedRules(.v4, cookie: nil, Self.configuration, encodings), "", messages)
+        }
+        expect(self.addresses(sessions[0]).count == 3 && self.addresses(sessions[0]) == self.addresses(sessions[1]))
+        encodings.removeAll()
+        let later = self.encode(EngineIOServedRules(.v4, cookie: nil, Self.configuration, encodings), "", messages)
+        expect(later.map(self.text) == sessions[0].map(self.text))
+        expect(self.addresses(later).allSatisfy { !self.addresses(sessions[0]).contains($0) })
+    }
+
+    @Test func `what doesn't fit isn't kept`() {
+        let encoding = SharedEncoding()
+        let (large, huge) = ([UInt8](repeating: 1, count: 10 << 20), [UInt8](repeating: 2, count: 20 << 20))
+        var calls = 0
+        for message in [large, large, huge, huge, large] {
+            _ = encoding.encode(message) {
+                calls += 1
+                return $0
+            }
+        }
+        expectEqual(calls, 3)
+    }
+
     @Test func `another large message has its own encoded form`() {
         let encoding = SharedEncoding()
         let messages = (1...3).map { [UInt8](repeating: $0, count: SharedBody.largeSize) }

@@ -193,5 +193,7 @@ import Testing
         expectNil(Self.read(["o\n12345\n"], limit: 5, pieces: pieces).error)
         let read = Self.read(["o\n123456\n"], limit: 5, pieces: pieces)
         expect(read.frames == ["o"] && read.error?.problem == "a frame has more than 5 bytes")
+        let endless = Self.read(["o\n123456"], limit: 5, pieces: pieces)
+        expect(endless.frames == ["o"] && endless.error?.problem == "a frame has more than 5 bytes")
     }
 }

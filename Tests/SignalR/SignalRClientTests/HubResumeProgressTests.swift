@@ -5,6 +5,7 @@ import SignalRClient
 import SignalRHubs
 import SignalRServer
 import SignalRTesting
+import SignalRWire
 import TestSupport
 import Testing
 
@@ -51,7 +52,8 @@ import Testing
         func closed(_ id: ConnectionID, _ reason: CloseReason) { self.events.closed(id, reason) }
     }
 
-    @Test func `connections that are cut after a few messages bring a stream to its end, in order and once`() async throws {
+    @Test(arguments: HubFormat.allCases)
+    func `connections that are cut after a few messages bring a stream to its end, in order and once`(format: HubFormat) async throws {
         var configuration = SignalRServerConfiguration()
         configuration.allowsStatefulReconnects = true
         let test = try await HubServerFixture(configuration: configuration)
@@ -66,6 +68,7 @@ import Testing
         let network = test.signalR.network
         let transport = CuttingTransport(transport: network.transports().webSocket, network: network, limit: 20)
         let client = test.client(.webSockets) {
+            $0.format = format
             $0.statefulReconnect = HubStatefulReconnect()
             $0.transports.webSocket = transport
         }

@@ -201,6 +201,18 @@ import Testing
         expect(request.status == 413 && test.hub.connectionIDs == [])
     }
 
+    @Test(arguments: transports)
+    func `a message in a request that is too large closes the connection with the reason`(transport: HubTransport) async throws {
+        let test = try await HubUnderTest { $0.messageLimit = 1_000 }
+        let client = try await test.connect(transport)
+        let request = client.request("POST", body: String(repeating: "x", count: 2_000))
+        let close = try await client.next()
+        expect(close["type"] == 7 && close["error"]?.string?.contains("1000 bytes") == true && close["allowReconnect"] == true, "\(close)")
+        try await expectEqual(request.end(), 200)
+        try await expectEqual(client.ending(), (transport == .longPolling ? 204 : 200))
+        expectEqual(test.hub.connectionIDs, [])
+    }
+
     @Test func `a client that doesn't read what is sent to it is disconnected`() async throws {
         let test = try await HubUnderTest { $0.backlogLimit = 10_000 }
         let client = try await test.connect(.longPolling)

@@ -36,6 +36,21 @@ import Testing
         guard case .error(_, "Handshake was canceled.") = error else { throw Unexpected(value: error) }
     }
 
+    @Test func `after a standstill, a client has the time for its handshake, or for its connection, once more`() async throws {
+        let test = try await HubUnderTest { ($0.handshakeTimeout, $0.connectTimeout) = (.seconds(3), .seconds(3)) }
+        let (silent, prompt) = (RawHubClient(test.network, test.address, "/hub"), RawHubClient(test.network, test.address, "/hub"))
+        try await eventually { test.server.driver.read { $0.connections.count == 2 } }
+        let negotiate = Endpoint(scheme: "http", host: test.address.host, port: test.address.port, target: "/hub/negotiate")
+        _ = try await test.network.http.send(HTTPRequest("POST", negotiate))
+        test.clock.standStill(for: .seconds(60))
+        expectEqual(test.server.driver.read { $0.negotiations.count }, 1)
+        prompt.send(#"{"protocol":"json","version":1}"#)
+        try await expectEqual(prompt.next(), [:])
+        test.clock.advance(by: .seconds(3))
+        try await expectEqual(silent.next(), ["error": "Handshake was canceled."])
+        expectEqual(test.server.driver.read { $0.negotiations.count }, 0)
+    }
+
     private struct Unexpected: Error {
         var value: SignalRServerEvent?
     }

@@ -64,6 +64,29 @@ import Testing
         expectEqual(server.machine.connections.count, 1)
     }
 
+    @Test func `a connection that is resumed a thousand times repeats the same, and keeps nothing more`() {
+        var server = Self.makeServer()
+        let token = server.connectResumable(1)
+        _ = Self.broadcast(&server, "x")
+        for number in 2...1_000 {
+            expectEqual(server.lose(number - 1), [])
+            expectEqual(server.resume(number, token: token), [.send(number, #"{"type":9,"sequenceId":1}"#), .send(number, "x")])
+        }
+        expectEqual(server.receive(1_000, #"{"type":9,"sequenceId":1}"#, Self.call(1)), [.start("A")])
+        expectEqual(server.machine.connections.count, 1)
+    }
+
+    @Test func `after a standstill, a connection waits for another socket once more`() {
+        var server = Self.makeServer()
+        let token = server.connectResumable(1)
+        server.lose(1)
+        expectEqual(server.standStill(for: .seconds(3_600)), [])
+        expect(server.resume(2, token: token) != nil)
+        server.lose(2)
+        for _ in 0..<2 { _ = server.standStill(for: .seconds(3_600)) }
+        expectNil(server.resume(3, token: token))
+    }
+
     @Test func `the second cut comes during the replay`() {
         var server = Self.makeServer()
         let token = server.connectResumable(1)

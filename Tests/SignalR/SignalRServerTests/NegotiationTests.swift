@@ -132,6 +132,25 @@ import Testing
         }
     }
 
+    /// DNS rebinding.
+    @Test(arguments: ["127.0.0.1", "localhost", "::1"])
+    func `a page whose name leads to this computer is refused`(host: String) async throws {
+        let network = InMemoryNetwork(clock: ManualClock())
+        let server = SignalRServer(network: network)
+        _ = server.hub("/hub")
+        let address = try await server.start(on: network.listener(host: host))
+        let name = "evil.example:\(address.port)"
+        let page: HTTPHeaders = ["Origin": "http://\(name)", "Host": name]
+        for (method, target) in [("POST", "/hub/negotiate"), ("POST", "/hub?id=x"), ("GET", "/hub?id=x"), ("DELETE", "/hub?id=x")] {
+            let endpoint = Endpoint(scheme: "http", host: host, port: address.port, target: target)
+            let response = try await network.http.send(HTTPRequest(method, endpoint, headers: page))
+            expectEqual(response.head.status, 403, "\(method) \(target)")
+        }
+        let client = RawHubClient(network, address, "/hub", headers: page)
+        guard case .transport(let error)? = try await client.ending() else { return expect(false, "the WebSocket should be refused") }
+        expectEqual(error.response?.head.status, 403)
+    }
+
     @Test func `a page that is refused, and the log, name its origin and what to do, the log once for each origin`() async throws {
         let log = EventRecorder<String>()
         let network = InMemoryNetwork(clock: ManualClock())

@@ -83,8 +83,6 @@ package final class VirtualNetwork: @unchecked Sendable {
 
     package var http: any HTTPExchangeTransport { VirtualHTTP(network: self) }
 
-    /// Whether a client waits for the response to a request, or for the rest of it.
-
     func add(_ exchange: VirtualExchange) { self.exchanges.append(exchange) }
 
     /// Resets all connections, also those of HTTP requests.

@@ -10,16 +10,22 @@ import Testing
 @Suite(.usesSockets, .requires(.tool(Tool.path)), .timeLimit(.minutes(10)))
 struct FloodProcessTests {
     /// The number of messages in the answer to each poll.
-    private static let messages = 300_000
+    fileprivate static let messages = 300_000
 
     /// A server of Primus with engine.io, and of a hub, whose polls are answered immediately, with messages.
     private final class Flood: ListenerHandler {
         let polls = Lock(0)
         /// The number of polls when the client ended the connection.
         let pollsAtEnd = Lock<Int?>(nil)
-        private static let packets = Array(Array(repeating: "41", count: messages).joined(separator: "\u{1E}").utf8)
-        private static let calls = Array(
-            String(repeating: #"{"type":1,"target":"Receive","arguments":[1]}"# + "\u{1E}", count: messages / 20).utf8)
+        private let packets: [UInt8]
+        private let calls: [UInt8]
+
+        /// - Parameter messages: The number of packets in the answer to a poll. For a hub, it has a twentieth as many calls.
+        init(messages: Int = FloodProcessTests.messages) {
+            self.packets = Array(Array(repeating: "41", count: messages).joined(separator: "\u{1E}").utf8)
+            self.calls = Array(
+                String(repeating: #"{"type":1,"target":"Receive","arguments":[1]}"# + "\u{1E}", count: messages / 20).utf8)
+        }
 
         func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
             // The close packet of engine.io is "1".
@@ -44,7 +50,7 @@ struct FloodProcessTests {
                     return polls
                 }
                 if isHub, number < 3 { return HTTPResponse(status: 200, text: number == 1 ? "" : "{}\u{1E}") }
-                return HTTPResponse(HTTPResponseHead(status: 200), body: isHub ? Self.calls : Self.packets)
+                return HTTPResponse(HTTPResponseHead(status: 200), body: isHub ? self.calls : self.packets)
             case ("POST", true) where request.path.hasSuffix("/negotiate"):
                 return HTTPResponse(
                     status: 200,
@@ -58,7 +64,9 @@ struct FloodProcessTests {
         }
     }
 
-    @Test(arguments: [["primus", "listen", "/primus", "--transport", "polling"], ["signalr", "listen", "/hub", "Receive"]])
+    private static let commands = [["primus", "listen", "/primus", "--transport", "polling"], ["signalr", "listen", "/hub", "Receive"]]
+
+    @Test(arguments: Self.commands)
     func `a signal ends a flood over polling: what waits is dropped, and the server isn't asked for more`(
         arguments: [String]
     ) async throws {
@@ -75,6 +83,23 @@ struct FloodProcessTests {
         // One may be under way already.
         let (polls, pollsAtEnd) = (flood.polls.withLock { $0 }, try #require(flood.pollsAtEnd.withLock { $0 }))
         expect(polls <= pollsAtEnd + 1, "\(polls) polls, of which \(pollsAtEnd) before the end")
+        await listener.stop()
+    }
+
+    @Test(arguments: Self.commands)
+    func `a server isn't asked for more while the output is not read`(arguments: [String]) async throws {
+        let (listener, flood) = (SocketListener(limits: .forTests), Flood(messages: 3_000))
+        let port = try await listener.start(flood).port
+        let tool = try Tool(arguments[..<2] + ["http://127.0.0.1:\(port)\(arguments[2])"] + arguments[3...])
+        while await tool.nextLine().contains("\"type\":\"state\"") {}
+        // What fills the pipe and the buffers is asked for. A poll takes less time than ten processes.
+        try await eventually("the polls stop") {
+            let before = flood.polls.withLock { $0 }
+            for _ in 0..<10 { _ = try await Tool.run(["primus", "spec", "http://127.0.0.1:\(port)/primus"]) }
+            return flood.polls.withLock { $0 } == before
+        }
+        tool.process.signal(SIGTERM)
+        await expectEqual(tool.end().status, 0)
         await listener.stop()
     }
 }

@@ -6,6 +6,7 @@ package struct AnswerLimit: Sendable {
     static let isExceeded = "its answer arrives at less than 1 KiB per second."
 
     private let limit: Duration
+    private let initialByteCount: Int
     private var end: Instant
     private var hasBeenPatient = false
     /// The bytes that needed time.
@@ -13,6 +14,7 @@ package struct AnswerLimit: Sendable {
 
     package init(_ limit: Duration, byteCount: Int = 0, now: Instant) {
         self.limit = limit
+        self.initialByteCount = byteCount
         self.end = now.advanced(by: limit)
         self.byteCount = byteCount
     }
@@ -30,7 +32,7 @@ package struct AnswerLimit: Sendable {
     mutating func restartAfterStandstill(now: Instant) -> Bool {
         guard !self.hasBeenPatient else { return false }
         self.hasBeenPatient = true
-        self.end = now.advanced(by: self.limit)
+        (self.end, self.byteCount) = (now.advanced(by: self.limit), self.initialByteCount)
         return true
     }
 

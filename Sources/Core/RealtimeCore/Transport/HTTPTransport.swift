@@ -66,7 +66,8 @@ extension HTTPTransport {
     /// Sends a request and waits for the complete response.
     ///
     /// The response has to make progress: the time limit for the head is the sum of the request's time limits, and a second more for each KiB of the
-    /// request's body; that for the body is the request's `idleTimeout`, and a second more for each KiB that has arrived.
+    /// request's body; that for the body is the request's `idleTimeout`, and a second more for each KiB that has arrived. A transport of an
+    /// application limits the time for the head itself.
     ///
     /// - Parameters:
     ///   - request: The request to send.

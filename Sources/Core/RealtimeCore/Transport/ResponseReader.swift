@@ -131,7 +131,13 @@ final class ResponseReader: HTTPExchangeEvents, TimerClient {
 
     // MARK: Events of the exchange
 
-    func received(_ head: HTTPResponseHead, of id: ExchangeID) { self.change { $0.response.receiveHead(head) } }
+    func received(_ head: HTTPResponseHead, of id: ExchangeID) {
+        self.change { state in
+            // The body has a time of its own.
+            if state.rest.take() != nil { state.time?.schedule(self, at: nil) }
+            state.response.receiveHead(head)
+        }
+    }
 
     func received(_ body: [UInt8], of id: ExchangeID) {
         self.change { state in

@@ -403,7 +403,7 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         switch self.state.timer.fired(now: now) {
         case .idle: break
         case .early(let instant): self.stream.loop.schedule(self, at: instant)
-        // After a standstill, what the client has sent may wait to be read, and what it has taken was not sent on.
+        // After a standstill, bytes of the client may wait to be read, and it may have been ready for more.
         case .due:
             if self.state.limit.hasPassed(now: now) { self.timedOut() } else { self.scheduleTimer() }
         }

@@ -51,7 +51,7 @@ struct EngineIOServedRules: HTTPServedConnectionRules {
         // A client of version 3 that doesn't accept bytes has none among its messages. Source: `encodePayload` of engine.io-parser 2.2.
         let isBinary = messages.contains { $0.kind == .binary }
         if isBinary, self.version == .v3 { return EngineIOPayload.encode(messages, .bytes, into: &body) }
-        let packets = isBinary ? messages.map { self.encodings.text($0, self.version) }[...] : messages
+        let packets = isBinary ? messages.map { self.encodings.text($0) }[...] : messages
         return EngineIOPayload.encode(packets, EngineIOPayloadFormat(self.version), into: &body)
     }
 

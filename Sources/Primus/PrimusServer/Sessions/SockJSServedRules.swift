@@ -79,7 +79,8 @@ struct SockJSServedRules: HTTPServedConnectionRules {
         }
         if self.transport == .eventSource {
             body.append(Self.eventStart)
-            body.append(message: self.encodings.escapedFrame.encode(frame, Self.escaped))
+            // A frame of several packets is that of one client.
+            body.append(message: count == 1 ? self.encodings.escapedFrames.encode(frame, Self.escaped) : Self.escaped(frame))
             body.append(Self.eventEnd)
         } else {
             body.append(message: frame)

@@ -30,7 +30,12 @@ package enum EngineIOPayload {
             let (prefix, content) = self.encode(packet, format, isFirst: count == 0)
             guard count == 0 || body.count + prefix.count + content.count <= limit else { break }
             // The body of a single packet is not a copy of it.
-            if body.isEmpty, prefix.isEmpty { body = content } else { body += prefix + content }
+            if body.isEmpty, prefix.isEmpty {
+                body = content
+            } else {
+                body += prefix
+                body += content
+            }
             count += 1
         }
         return (body, count)
@@ -42,8 +47,8 @@ package enum EngineIOPayload {
     package static func encode(
         _ packets: ArraySlice<WebSocketMessage>, _ format: EngineIOPayloadFormat, into body: inout SharedBody
     ) -> Int {
-        for packet in packets {
-            let (prefix, content) = self.encode(packet, format, isFirst: body.isEmpty)
+        for (index, packet) in packets.enumerated() {
+            let (prefix, content) = self.encode(packet, format, isFirst: index == 0)
             if !prefix.isEmpty { body.append(prefix) }
             body.append(message: content)
         }

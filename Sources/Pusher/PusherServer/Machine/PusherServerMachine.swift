@@ -281,10 +281,12 @@ struct PusherServerMachine: EmbeddedServerMachine {
         }
         let origin = request.headers["Origin"]
         guard self.app.allows(origin: origin) else {
-            let name = origin.map { "of the origin \"\(Excerpt.of($0, limit: 200))\"" } ?? "without an origin"
-            effects.log(
-                self.refusedOrigins.level(for: origin ?? ""),
-                "A client \(name) was refused, which isn't one of the app's allowedOrigins. Add the origin there to accept it.")
+            let problem =
+                origin.map {
+                    "A page of the origin \"\(Excerpt.of($0, limit: 200))\" was refused. Add its host to the app's allowedOrigins"
+                }
+                ?? "A client without the header field Origin was refused. Add \"*\" to the app's allowedOrigins"
+            effects.log(self.refusedOrigins.level(for: origin ?? ""), "\(problem) to accept it.")
             return (PusherCloseCode.unauthorized, "Origin not allowed", self.endBySetting)
         }
         return nil

@@ -37,8 +37,8 @@ extension HubSession {
 
     /// Records what was received over HTTP.
     private mutating func countMessages(_ byteCount: Int, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
-        if self.found != .nothing { _ = self.connection.received(id, now: now) }
-        if self.reader?.hasPart == true {
+        if self.found >= .life { _ = self.connection.received(id, now: now) }
+        if self.found == .nothing, self.reader?.hasPart == true {
             self.connection.receivedPart(id, byteCount: byteCount, now: now)
         } else if self.found != .message {
             effects.commands.append(.ignored(id))
@@ -111,6 +111,7 @@ extension HubSession {
             if case .ping = message { self.found = max(self.found, .life) } else { self.found = .message }
             if self.admits(message, on: id, now: now, &effects) { self.received(message, on: id, now: now, &effects) }
         case .invalid(let error):
+            self.found = max(self.found, .unreadable)
             guard self.resumable?.buffer.receivedInvalid(type: error.type, now: now) ?? true else { return }
             self.received(error, now: now, &effects)
         case .unknown(let type):

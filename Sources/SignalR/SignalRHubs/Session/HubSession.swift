@@ -138,8 +138,8 @@ package struct HubSession: ConfigurableSession {
         case lost(isReported: Bool)
     }
 
-    /// The use of received bytes: none that can be read, a sign that the server is there, or a message.
-    enum Found: Comparable, Sendable { case nothing, life, message }
+    /// The use of received bytes: none, none that can be read, a sign that the server is there, or a message.
+    enum Found: Comparable, Sendable { case nothing, unreadable, life, message }
 
     package var connection: ConnectionStateMachine
     /// The settings of the current connection or attempt and, if there is none, of the next one.

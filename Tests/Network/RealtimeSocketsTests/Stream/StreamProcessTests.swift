@@ -142,6 +142,8 @@ struct StreamProcessTests {
             let loop = try EventLoop()
             let accepted = Accepted()
             let listener = try TCPListener(loops: [loop]) { accepted.note($0, EventRecorder()) }
+            let old = try RawSocket.connected(to: listener.address.port)
+            let (_, served) = try await accepted.next()
             let sockets = (0..<8).map { _ in RawSocket(socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)) }
             let address = try #require(SocketAddress("127.0.0.1", port: listener.address.port))
             // Not in a task: when tasks wait for a thread, the system's thread pool opens a file, and ends the process if that fails.
@@ -160,6 +162,9 @@ struct StreamProcessTests {
                 // It retries ten times a second and does not spin.
                 let tenths = Int(start.duration(to: loop.now) / .milliseconds(100))
                 expect(loop.counters.turns - turns < 100 + 10 * tenths)
+                // The client that is connected is served meanwhile.
+                old.send([7])
+                while served.seen.bytes != [7] { sched_yield() }
                 limit.rlim_cur = before
                 setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
             }
