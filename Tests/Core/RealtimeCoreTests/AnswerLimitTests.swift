@@ -130,7 +130,7 @@ import Testing
     @Test func `bytes that arrived before a standstill don't make the limit after it longer`() async throws {
         let script = Script()
         let exchange = try await script.begin()
-        exchange.write(300 << 10)
+        exchange.write(200 << 10)
         script.clock.standStill(for: .seconds(3_600))
         script.clock.advance(by: .seconds(9))
         expect(!exchange.isCancelled.withLock { $0 })
