@@ -108,9 +108,12 @@ struct SockJSServedRules: HTTPServedConnectionRules {
     func received(
         _ body: [UInt8], _ request: HTTPRequestHead, into batch: inout MessageBatch
     ) throws(TransportError) -> (answer: HTTPResponse, end: CloseReason?) {
+        guard Self.hasPayload(body, request) else { return (Self.noPayload, nil) }
+        // No JSON begins so.
+        if let first = body.first, first >= 0x80 { return (Self.brokenJSON, nil) }
         // As the original, which reads bytes that aren't text as U+FFFD.
         let body = body.contains { $0 >= 0x80 } ? Self.repaired(body) : body
-        if let refusal = Self.refusal(of: body, request) { return (refusal, nil) }
+        if let refusal = Self.refusal(of: body) { return (refusal, nil) }
         // A body contains several messages, each of which has the limit.
         if body.count > self.messageLimit {
             let longest = body.withUnsafeBytes { SockJSMessages.longest($0) }
@@ -133,16 +136,23 @@ struct SockJSServedRules: HTTPServedConnectionRules {
     static let taken = HTTPResponse(
         status: 204, headers: ["Content-Type": "text/plain; charset=UTF-8"])
 
-    /// Why the body of a request can't be read; `nil` if it can.
-    private static func refusal(of body: [UInt8], _ request: HTTPRequestHead) -> HTTPResponse? {
+    private static let brokenJSON = HTTPResponse(status: 500, text: "Broken JSON encoding.")
+
+    private static let noPayload = HTTPResponse(status: 500, text: "Payload expected.")
+
+    private static func hasPayload(_ body: [UInt8], _ request: HTTPRequestHead) -> Bool {
         let type = (request.headers["Content-Type"] ?? "").prefix { $0 != ";" }
         let types = ["", "T", "text/plain", "application/json", "application/xml", "text/xml"]
-        guard types.contains(String(type)), !body.isEmpty else { return HTTPResponse(status: 500, text: "Payload expected.") }
+        return types.contains(String(type)) && !body.isEmpty
+    }
+
+    /// Why the body of a request can't be read; `nil` if it can.
+    private static func refusal(of body: [UInt8]) -> HTTPResponse? {
         guard (try? body.withUnsafeBytes { try JSONText.validate($0) }) != nil else {
-            return HTTPResponse(status: 500, text: "Broken JSON encoding.")
+            return Self.brokenJSON
         }
         // Other bytes up to 0x20 aren't JSON.
-        return body.first { $0 > 0x20 } == UInt8(ascii: "[") ? nil : HTTPResponse(status: 500, text: "Payload expected.")
+        return body.first { $0 > 0x20 } == UInt8(ascii: "[") ? nil : Self.noPayload
     }
 
     func rejection(_ error: TransportError?) -> HTTPResponse {
