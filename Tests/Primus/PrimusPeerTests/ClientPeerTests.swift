@@ -148,8 +148,13 @@ struct ClientPeerTests {
                 for number in 0..<10_000 {
                     if number.isMultiple(of: 1_000) { try await primus.write(["cmd": "burst", "n": 1_000]) }
                     try await primus.write("\(number)")
-                    // Only a part of the messages is on the way, so that the move has time.
-                    if number.isMultiple(of: 100) { try await eventually { number - (returned.all.last ?? 0) < 2_000 } }
+                    // Only a part of the messages is on the way, and during the move few, so that a server that shares the processor with others has
+                    // the time for it.
+                    if number.isMultiple(of: 100) {
+                        try await eventually {
+                            number - (returned.all.last ?? 0) < (500..<9_000 ~= number && primus.transport == .polling ? 200 : 2_000)
+                        }
+                    }
                     if number == 500 {
                         expectEqual(primus.transport, .polling)
                         held.all.last?.release()
