@@ -50,13 +50,26 @@ private final class PushDelegate: PusherDelegate {
 }
 
 @MainActor @Suite struct PushTests {
+    /// A client that isn't connected, the service and a clock.
+    private struct Fixture {
+        let memory: InMemory
+        let service = PushService()
+        let delegate = PushDelegate()
+        let pusher: Pusher
+
+        @MainActor init(path: String = "/v1") async throws {
+            self.memory = try await InMemory()
+            let address = try await self.memory.network.listener(host: "push", port: 80).start(self.service)
+            let options = self.memory.options()
+            options.pushServiceURL = try #require(URL(string: "http://\(address.host)\(path)"))
+            self.pusher = self.memory.pusher(options)
+            self.pusher.delegate = self.delegate
+        }
+    }
+
     @Test func `a device registers, and its interests follow in the order of the calls`() async throws {
-        let (memory, service, delegate) = (try await InMemory(), PushService(), PushDelegate())
-        let address = try await memory.network.listener(host: "push", port: 80).start(service)
-        let options = memory.options()
-        options.pushServiceURL = try #require(URL(string: "http://\(address.host)/client_api/v1/"))
-        let pusher = memory.pusher(options)
-        pusher.delegate = delegate
+        let fixture = try await Fixture(path: "/client_api/v1/")
+        let (service, delegate, pusher) = (fixture.service, fixture.delegate, fixture.pusher)
         pusher.nativePusher.subscribe(interestName: "donuts")
         pusher.nativePusher.unsubscribe(interestName: "a b/c")
         pusher.nativePusher.setSubscriptions(interests: ["x", "y"])
@@ -77,12 +90,8 @@ private final class PushDelegate: PusherDelegate {
     }
 
     @Test func `a request that fails is repeated with growing delays`() async throws {
-        let (memory, service, delegate) = (try await InMemory(), PushService(), PushDelegate())
-        let address = try await memory.network.listener(host: "push", port: 80).start(service)
-        let options = memory.options()
-        options.pushServiceURL = try #require(URL(string: "http://\(address.host)/v1"))
-        let pusher = memory.pusher(options)
-        pusher.delegate = delegate
+        let fixture = try await Fixture()
+        let (memory, service, delegate, pusher) = (fixture.memory, fixture.service, fixture.delegate, fixture.pusher)
         service.status.withLock { $0 = 500 }
         pusher.nativePusher.register(deviceToken: Data([1]))
         for (index, delay) in [1, 4, 9].enumerated() {
@@ -95,12 +104,8 @@ private final class PushDelegate: PusherDelegate {
     }
 
     @Test func `a page of a proxy is a failure, and the request is repeated`() async throws {
-        let (memory, service, delegate) = (try await InMemory(), PushService(), PushDelegate())
-        let address = try await memory.network.listener(host: "push", port: 80).start(service)
-        let options = memory.options()
-        options.pushServiceURL = try #require(URL(string: "http://\(address.host)/v1"))
-        let pusher = memory.pusher(options)
-        pusher.delegate = delegate
+        let fixture = try await Fixture()
+        let (memory, service, delegate, pusher) = (fixture.memory, fixture.service, fixture.delegate, fixture.pusher)
         pusher.nativePusher.register(deviceToken: Data([1]))
         try await eventually { delegate.calls.all == ["registered client-1"] }
         service.page.withLock { $0 = "<html>Sign in</html>" }

@@ -93,6 +93,8 @@ package enum NextAttempt: Hashable, Sendable {
 /// While a connection is resumed, a start has no effect, and a check only ends a pause. The time limit for all attempts begins with the loss of
 /// the socket: attempts end with it, and a pause isn't begun if no attempt could follow.
 ///
+/// The time for `opening` and `handshaking` begins anew once if it passed while the process stood still.
+///
 /// A timeout is an end like any other: ``timeout(now:)`` reports it, and ``closed(_:_:_:now:)`` follows with the decision of the protocol.
 /// Transitions that aren't shown have no effect.
 ///

@@ -17,7 +17,7 @@ package struct HTTPConnectionMachine: Sendable {
         case cancel(ExchangeID)
         case resumeReading(ExchangeID)
         case opened(HTTPResponseHead)
-        /// A part of the answer to a request, which seems to have messages that aren't signs of life only.
+        /// Messages have arrived. The request is given if they seem to be more than signs of life.
         case received(MessageBatch, of: ExchangeID?)
         /// A part of a message has arrived, and no message.
         case receivedPart(byteCount: Int)

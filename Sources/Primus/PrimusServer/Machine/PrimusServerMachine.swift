@@ -81,8 +81,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
     private var waiters: [WaiterID: Waiting] = [:]
     /// The callers that wait for an acknowledgement on a channel.
     private var channelCalls: [Membership: Set<WaiterID>] = [:]
-    /// With each time, whether it has begun anew because of a standstill.
-    private var timers = Deadlines<Timer, Bool>()
+    private var timers = Deadlines<Timer, PatientLimit>()
     var stopsPings = false
     /// The IDs of the sparks. A client must not be able to predict the IDs of others.
     private var generator: RandomSource
@@ -156,11 +155,11 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         self.setSilenceTimer(id, now: now)
         if case .engineIO(let version, _) = connection.framing {
             let wait = self.configuration.enginePingInterval + (version == .v3 ? self.configuration.enginePingTimeout : .zero)
-            self.timers.set(.transport(id), now + max(.milliseconds(1), wait).nanoseconds, false)
+            self.set(.transport(id), after: wait, now: now)
         }
         self.setSockJSTimer(id, now: now)
         if self.configuration.version == .v8, let interval = self.configuration.pingInterval, !self.timers.contains(.pings) {
-            self.timers.set(.pings, now + max(.milliseconds(1), interval).nanoseconds, false)
+            self.set(.pings, after: interval, now: now)
         }
         self.deliver(.connected(id: connection.id), &effects)
         self.deliver(.connected(connection.spark), &effects)
@@ -421,49 +420,55 @@ struct PrimusServerMachine: EmbeddedServerMachine {
 
     // MARK: Heartbeat
 
-    /// - Parameter isAnew: Whether the time begins anew because of a standstill.
-    private mutating func setSilenceTimer(_ id: ConnectionID, isAnew: Bool = false, now: Instant) {
+    private mutating func set(_ timer: Timer, after duration: Duration, now: Instant) {
+        self.set(timer, PatientLimit(max(.milliseconds(1), duration), now: now))
+    }
+
+    private mutating func set(_ timer: Timer, _ limit: PatientLimit) { self.timers.set(timer, limit.deadline, limit) }
+
+    private mutating func setSilenceTimer(_ id: ConnectionID, now: Instant) {
         guard self.configuration.version == .v6, let timeout = self.configuration.silenceTimeout,
             self.connections[id]?.isHeartbeatSuspended == false
         else { return }
-        self.timers.set(.silence(id), now + max(.milliseconds(1), timeout).nanoseconds, isAnew)
+        self.set(.silence(id), after: timeout, now: now)
     }
 
     /// After life of a client of engine.io: until the server's next ping, or the end of its patience.
-    ///
-    /// - Parameter isAnew: Whether the time begins anew because of a standstill.
-    private mutating func setTransportTimer(_ id: ConnectionID, isAnew: Bool = false, now: Instant) {
+    private mutating func setTransportTimer(_ id: ConnectionID, now: Instant) {
         guard let connection = self.connections[id], case .engineIO(let version, _) = connection.framing else { return }
         let (interval, timeout) = (self.configuration.enginePingInterval, self.configuration.enginePingTimeout)
         let wait = version == .v3 ? interval + timeout : connection.transportPong == .none ? interval : timeout
-        self.timers.set(.transport(id), now + max(.milliseconds(1), wait).nanoseconds, isAnew)
+        self.set(.transport(id), after: wait, now: now)
     }
 
     mutating func timeout(now: Instant, _ effects: inout Effects<Self>) {
         while let due = self.timers.popDue(now) {
             let stoodStill = due.instant.passedDuringStandstill(now: now)
+            var limit = due.companion
             switch due.key {
             case .pings: self.sendPings(stoodStill: stoodStill, now: now, &effects)
             case .silence(let id):
                 guard self.connections[id]?.isHeartbeatSuspended == false else { continue }
-                // The client's silence counts again when the fault has ended. After a standstill, a message may wait to be read.
-                let beginsAnew = stoodStill && !due.companion
-                if self.stopsPings || beginsAnew {
-                    self.setSilenceTimer(id, isAnew: beginsAnew, now: now)
-                    continue
+                if self.stopsPings {
+                    // The client's silence counts again when the fault has ended.
+                    self.setSilenceTimer(id, now: now)
+                } else if limit.hasPassed(now: now) {
+                    self.close(id, .normal, "", problem: "The client was silent.", &effects)
+                } else {
+                    self.set(due.key, limit)
                 }
-                self.close(id, .normal, "", problem: "The client was silent.", &effects)
             case .transport(let id):
                 guard let connection = self.connections[id], connection.state == .open else { continue }
                 switch connection.framing {
                 case .sockJS: self.sockJSTimer(connection, id, stoodStill: stoodStill, now: now, &effects)
                 case .engineIO(.v3, _):
-                    let beginsAnew = stoodStill && !due.companion
-                    if self.stopsPings || connection.isHeartbeatSuspended || beginsAnew {
-                        self.setTransportTimer(id, isAnew: beginsAnew, now: now)
-                        continue
+                    if self.stopsPings || connection.isHeartbeatSuspended {
+                        self.setTransportTimer(id, now: now)
+                    } else if limit.hasPassed(now: now) {
+                        self.close(id, .normal, "", problem: Self.silenceProblem, &effects)
+                    } else {
+                        self.set(due.key, limit)
                     }
-                    self.close(id, .normal, "", problem: Self.silenceProblem, &effects)
                 case .engineIO: self.engineIOTimer(connection, id, stoodStill: stoodStill, now: now, &effects)
                 default: break
                 }
@@ -476,7 +481,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
     /// Sends a ping to every client that has answered the last one, and disconnects the others, which may reconnect.
     private mutating func sendPings(stoodStill: Bool, now: Instant, _ effects: inout Effects<Self>) {
         guard !self.connections.isEmpty, let interval = self.configuration.pingInterval else { return }
-        self.timers.set(.pings, now + max(.milliseconds(1), interval).nanoseconds, false)
+        self.set(.pings, after: interval, now: now)
         guard !self.stopsPings else { return }
         let ping = PrimusProtocolMessage.ping("\(self.epoch + now.nanoseconds / 1_000_000)")
         for id in self.connections.ids {
@@ -495,9 +500,8 @@ struct PrimusServerMachine: EmbeddedServerMachine {
 
     private mutating func setSockJSTimer(_ id: ConnectionID, now: Instant) {
         guard let connection = self.connections[id], case .sockJS = connection.framing else { return }
-        let interval = max(.milliseconds(1), self.configuration.sockJSHeartbeatInterval)
-        let wait = connection.transportPong == .none ? interval : Self.sockJSPongTimeout
-        self.timers.set(.transport(id), now + wait.nanoseconds, false)
+        let wait = connection.transportPong == .none ? self.configuration.sockJSHeartbeatInterval : Self.sockJSPongTimeout
+        self.set(.transport(id), after: wait, now: now)
     }
 
     private mutating func sockJSTimer(

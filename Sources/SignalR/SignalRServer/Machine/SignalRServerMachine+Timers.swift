@@ -6,11 +6,12 @@ import SignalRWire
 extension SignalRServerMachine {
     mutating func timeout(now: Instant, _ effects: inout Effects<Self>) {
         while let due = self.negotiationDeadlines.popDue(now) {
-            // After a standstill, the client's connection may wait to be accepted.
-            if !due.companion, due.instant.passedDuringStandstill(now: now) {
-                self.negotiationDeadlines.set(due.key, now + self.connectTimeout, true)
-            } else {
+            var limit = due.companion
+            if limit.hasPassed(now: now) {
                 self.negotiations[due.key] = nil
+            } else {
+                // The client's connection may wait to be accepted.
+                self.negotiationDeadlines.set(due.key, limit.deadline, limit)
             }
         }
         while let due = self.admissionDeadlines.popDue(now) {

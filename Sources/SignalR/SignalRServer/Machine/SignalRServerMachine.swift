@@ -126,8 +126,7 @@ struct SignalRServerMachine: EmbeddedServerMachine {
     var connections = ConnectionTable<Connection>()
     var sockets = HubSockets()
     var negotiations: [ByteString: Negotiation] = [:]
-    /// With each deadline, whether it has begun anew because of a standstill.
-    var negotiationDeadlines = Deadlines<ByteString, Bool>()
+    var negotiationDeadlines = Deadlines<ByteString, PatientLimit>()
     var admissions: [UpgradeKey: [Admission]] = [:]
     var admissionDeadlines = Deadlines<UInt64, UpgradeKey>()
     var connectionDeadlines = Deadlines<ConnectionID, Void>()
