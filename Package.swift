@@ -10,6 +10,13 @@ let isComplete = ["REALTIME_ALL_TESTS", "REALTIME_PEERS", "REALTIME_PYTHON_PEERS
     Context.environment[$0] != nil
 }
 
+/// Compiles the files of a module in one job, which takes a quarter less processor time than three that each check the same declarations.
+let wholeModule = ["-wmo", "-no-emit-module-separately-wmo", "-num-threads", "2", "-disable-batch-mode"]
+
+/// Builds that don't compile a module again after a change, as in continuous integration, set `REALTIME_WHOLE_MODULES`.
+let compiledOnce: [SwiftSetting] =
+    Context.environment["REALTIME_WHOLE_MODULES"] == nil ? [] : [.unsafeFlags(wholeModule, .when(configuration: .debug))]
+
 let settings: [SwiftSetting] =
     [
         .swiftLanguageMode(.v6),
@@ -17,19 +24,14 @@ let settings: [SwiftSetting] =
         .enableUpcomingFeature("MemberImportVisibility"),
         .enableUpcomingFeature("InternalImportsByDefault"),
         .enableUpcomingFeature("NonisolatedNonsendingByDefault"),
-    ] + strict
+    ] + strict + compiledOnce
 
 /// Each target of tests is compiled as a whole: macros, which take most of the time, are expanded once instead of three times. There is no debug
 /// information, because a test names the line that fails, and the compiler doesn't check its own output. While you work on tests, set the environment
 /// variable `REALTIME_DEBUG_TESTS`: only the files that have changed are compiled, and breakpoints can be set.
 let testSettings: [SwiftSetting] =
     Context.environment["REALTIME_DEBUG_TESTS"] == nil
-    ? [
-        .unsafeFlags([
-            "-wmo", "-no-emit-module-separately-wmo", "-num-threads", "2", "-disable-batch-mode", "-Xfrontend", "-gnone", "-Xfrontend",
-            "-disable-llvm-verify",
-        ])
-    ] : []
+    ? [.unsafeFlags(wholeModule + ["-Xfrontend", "-gnone", "-Xfrontend", "-disable-llvm-verify"])] : []
 
 /// A library in the folder of its layer.
 func library(_ name: String, in folder: String, _ dependencies: [Target.Dependency] = []) -> Target {
@@ -183,7 +185,7 @@ let commandLine: [Target] = [
         "realtime", in: "Sources/Tool",
         programs + [
             "PusherServer", "PusherWire", "SignalRServer", "PrimusServer", "RealtimeTransports",
-            "RealtimeCoding", "RealtimeEncoding", "RealtimeBenchmarks",
+            "RealtimeCoding", "RealtimeCrypto", "RealtimeEncoding", "RealtimeBenchmarks",
         ]),
 
     tests(

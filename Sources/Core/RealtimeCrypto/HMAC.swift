@@ -38,3 +38,8 @@ package func constantTimeEqual(_ lhs: [UInt8], _ rhs: [UInt8]) -> Bool {
     for index in lhs.indices { difference |= lhs[index] ^ rhs[index] }
     return difference == 0
 }
+
+/// Compares two signatures or tokens in time that depends only on their lengths.
+package func constantTimeEqual(_ lhs: some StringProtocol, _ rhs: some StringProtocol) -> Bool {
+    constantTimeEqual(Array(lhs.utf8), Array(rhs.utf8))
+}

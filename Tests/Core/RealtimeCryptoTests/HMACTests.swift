@@ -54,4 +54,9 @@ import Testing
             expect(!constantTimeEqual(bytes, other))
         }
     }
+
+    @Test func `tokens are equal only if they have the same characters`() {
+        expect(constantTimeEqual("a:b", "a:b") && constantTimeEqual("", ""))
+        for other in ["", "a:", "a:b ", "a:B", "a:c"] { expect(!constantTimeEqual("a:b", other)) }
+    }
 }

@@ -74,6 +74,16 @@ import Testing
         expect(session.respond(1, 200, Self.spec).isEmpty)
     }
 
+    @Test func `after a standstill, the specification has its time limit once more, and so has the attempt`() {
+        var session = self.detecting { $0.transformer = .engineIO }
+        session.open()
+        expect(session.standStill(for: .seconds(60)).isEmpty)
+        expectEqual(session.advance(by: .seconds(5)).last?.hasPrefix("open #1 ws:"), true)
+        // The WebSocket has half of what the attempt has left, counted from the standstill.
+        expect(session.advance(by: .milliseconds(2_499)).isEmpty)
+        expectEqual(session.advance(by: .milliseconds(1)).last?.hasPrefix("open #2 http:"), true)
+    }
+
     @Test func `a specification without which the settings can't work, and that is late, is requested again`() {
         var session = self.detecting { $0.allowedTransports = .polling }
         session.open()
@@ -526,6 +536,16 @@ import Testing
         // The WebSocket isn't answered within half of the limit, and then polling within the rest.
         expect(session.advance(by: .seconds(5)).contains { $0.contains("transport=polling") })
         expect(session.advance(by: .seconds(5)).contains("connectTimedOut"))
+    }
+
+    @Test func `after a standstill, a kind of connection has its time limit once more, and so has the attempt`() {
+        var session = SessionHarness(.updates) { $0.transformer = .engineIO }
+        session.open()
+        expect(session.standStill(for: .seconds(20)).isEmpty)
+        expect(session.advance(by: .milliseconds(4_999)).isEmpty)
+        expect(session.advance(by: .milliseconds(1)).contains { $0.contains("transport=polling") })
+        expect(session.advance(by: .milliseconds(4_999)).isEmpty)
+        expect(session.advance(by: .milliseconds(1)).contains("connectTimedOut"))
     }
 
     @Test func `the information of sockjs has the rest of an attempt's time`() {

@@ -232,6 +232,13 @@ import Testing
         expect(session.receive("3probe", on: Self.webSocket).isEmpty && session.receive("4\"y\"", on: Self.webSocket).isEmpty)
     }
 
+    @Test func `after a standstill, the answer to the probe has its time limit once more`() {
+        var session = Self.moving()
+        session.opened(Self.webSocket)
+        expect(!session.standStill(for: .seconds(15)).contains("abandon #2"))
+        expectEqual(session.receive("3probe", on: Self.webSocket), ["close #1 1000"])
+    }
+
     @Test(arguments: [1, 2])
     func `the end of either connection during the move is one loss`(connection: UInt64) {
         var session = Self.moving()

@@ -228,6 +228,30 @@ import Testing
         for token in tokens { token.cancel() }
     }
 
+    @Test func `packets without a meaning, and joins over the limit, are ignored by the thousand`() async throws {
+        let test = try await ServerUnderTest { ($0.plugins, $0.channelLimit) = (.all, 100) }
+        let joined = EventRecorder<String>()
+        let tokens = [
+            test.server.onChannel("a", on: CallbackExecutor { $0() }) { if case .joined(let channel) = $0 { joined.record(channel.spark.id) } },
+            test.server.onRequest(on: CallbackExecutor { $0() }) { _, payload, respond in respond(((try? payload.value.int) ?? 0) * 2) },
+        ]
+        let (flooding, other) = (test.client(), test.client())
+        for round in 0..<500 {
+            flooding.send(
+                #"[1,"\#(round)","a"]"#, #"[1,"\#(round)","b"]"#, #"[1,"\#(round)"]"#, #"[0,"x\#(round)","a",1]"#, #"[2,"x\#(round)","a"]"#,
+                #"[9,"1","a"]"#, #"{"id":\#(round),"type":1,"data":[]}"#, #"{"type":0,"data":[]}"#, #"{"type":7,"data":["a"]}"#,
+                #"{"substream":"s\#(round)","args":"substream::end"}"#, #"{"plugin":"primus-responder","responseId":"\#(round)","data":1}"#,
+                #"{"plugin":"primus-responder"}"#)
+        }
+        expect(joined.all.count == 100 && Set(joined.all) == [test.server.sparks[0].id], "\(joined.all.count)")
+        for (client, number) in [(other, 21), (flooding, 22)] {
+            client.send(#"{"plugin":"primus-responder","requestId":"last","data":\#(number)}"#)
+            expectEqual(client.lines.last, #"{"plugin":"primus-responder","responseId":"last","data":\#(2 * number)}"#)
+            expectNil(client.end)
+        }
+        for token in tokens { token.cancel() }
+    }
+
     @Test func `streams carry messages both ways, and end`() async throws {
         let test = try await ServerUnderTest(Self.all)
         let lines = EventRecorder<String>()

@@ -584,6 +584,15 @@ import Testing
         expectEqual(harness.advance(by: .seconds(1)), ["one pending", "#1 pusher:subscribe one"])
     }
 
+    @Test func `after a standstill, a subscription has its time limit once more, and a retry begins at once`() {
+        var harness = SessionHarness.connected(to: "one")
+        expectEqual(harness.standStill(for: .seconds(40)), [])
+        expectEqual(harness.advance(by: .milliseconds(29_999)), [])
+        expectEqual(harness.advance(by: .milliseconds(1)), ["one failed timedOut", "error timedOut", "#1 pusher:unsubscribe one"])
+        expectEqual(harness.standStill(for: .seconds(40)), ["one pending", "#1 pusher:subscribe one"])
+        expectEqual(harness.confirm("one"), ["one subscribed"])
+    }
+
     @Test(arguments: ["pusher:subscription_error", "pusher_internal:subscription_error"])
     func `a rejection contains the server's reason`(event: String) throws {
         var harness = SessionHarness.connected(to: "one")

@@ -119,6 +119,14 @@ import Testing
         expectEqual(harness.receive(self.event(6), self.success(Self.recovered)), [])
     }
 
+    @Test func `after a standstill, the server has the time for missed events once more`() {
+        var harness = self.reconnected()
+        harness.receive(self.confirmation(7), self.event(8))
+        expectEqual(harness.standStill(for: .seconds(40)), [])
+        expectEqual(
+            harness.standStill(for: .seconds(40)), ["one gap 83.0 seconds, \(PusherRecoveryFailure.timedOut)", "event one a 8"])
+    }
+
     private func error(_ code: Int, _ message: String) -> String {
         #"{"event":"sockudo:error","data":{"code":\#(code),"message":"\#(message)"}}"#
     }

@@ -98,6 +98,13 @@ import Testing
         expectEqual(waiting.authenticate(1, user: "anna"), [])
     }
 
+    @Test func `after a standstill, a sign-in has its time limit once more`() {
+        var harness = self.signingIn()
+        harness.authenticate(1, user: "anna")
+        expectEqual(harness.standStill(for: .seconds(40)), [])
+        expectEqual(harness.standStill(for: .seconds(40)).prefix(2), ["sign-in failed timedOut", "error timedOut"])
+    }
+
     @Test(arguments: [
         #"{"user_data":"{\"id\":\"anna\",\"user_info\":{\"name\":\"A\"}}"}"#, #"{"user_data":{"id":"anna","user_info":{"name":"A"}}}"#,
         #""{\"user_data\":\"{\\\"id\\\":\\\"anna\\\",\\\"user_info\\\":{\\\"name\\\":\\\"A\\\"}}\"}""#,

@@ -193,6 +193,32 @@ extension HubFixture {
         expect(Self.areShort(error, hub) && Self.areShort(hub.stopError, hub))
     }
 
+    // MARK: Standstill
+
+    @Test func `after a standstill, a transport has its time once more before the next one is tried`() throws {
+        let endpoint = Endpoint(scheme: "http", host: "memory", port: 80, target: "/chat")
+        var options = HubConfiguration(endpoint, transports: InMemoryNetwork(clock: ManualClock()).transports())
+        (options.connectTimeout, options.handshakeTimeout) = (.seconds(600), .seconds(10))
+        var session = HubSession(options, seed: 1)
+        var effects = Effects<HubSession>()
+        session.start(now: Self.now, &effects)
+        let negotiations = effects.commands.compactMap { if case .work(let id, .negotiate(_)) = $0 { id } else { nil } }
+        let offers = HubTransport.allCases.map { #"{"transport":"\#($0)","transferFormats":["Text"]}"# }.joined(separator: ",")
+        let body = #"{"negotiateVersion":1,"connectionId":"a","connectionToken":"b","availableTransports":[\#(offers)]}"#
+        let response = HTTPResponse(status: 200, text: body)
+        try session.workFinished(#require(negotiations.first), .negotiated(.success(response)), now: Self.now, &effects)
+        effects.removeAll()
+
+        /// Returns whether the client gives up the transport after a time, counted from the beginning.
+        func falls(after seconds: Int64) -> Bool {
+            session.timeout(now: Instant(nanoseconds: seconds * 1_000_000_000), &effects)
+            return effects.commands.contains { if case .abandon = $0 { true } else { false } }
+        }
+        expect(!falls(after: 60))
+        expect(!falls(after: 69))
+        expect(falls(after: 70))
+    }
+
     // MARK: Output that waits
 
     private static let now = Instant(nanoseconds: 0)

@@ -608,6 +608,56 @@ struct PrimusProcessTests {
         }
     }
 
+    @Test(arguments: ["websockets", "engine.io", "sockjs"])
+    func `a server with verbose prints neither its token nor what gives access to a session`(_ transformer: String) async throws {
+        let tool = try Tool(["serve", "primus", "--transformer", transformer, "--token", "opensesame", "--verbose"])
+        let url = try await self.ready(tool)
+        let ways = [["--token", "opensesame"], ["--token", "opensesame", "--token-parameter", "token"]]
+        for options in transformer == "websockets" ? ways : ways + ways.map({ $0 + ["--transport", "polling"] }) {
+            try await expectEqual(Tool.run(["primus", "write", url, "1", "--count", "1"] + options).status, 0)
+        }
+        tool.process.signal(SIGTERM)
+        let end = await tool.end()
+        let lines = try end.output.split(separator: "\n").map {
+            try JSONSerialization.jsonObject(with: Data($0.utf8)) as? [String: Any] ?? [:]
+        }
+        let frames = lines.filter { $0["type"] as? String == "frame" }.map { "\($0)" }
+        expect(!frames.isEmpty && !end.output.contains("opensesame"), "\(end.output)")
+        // The ID of a spark is the ID of the session with engine.io.
+        for id in lines.compactMap({ $0["spark_id"] as? String }) { expect(!frames.contains { $0.contains(id) }, "\(frames)") }
+    }
+
+    @Test(arguments: ["websockets", "engine.io", "sockjs"], ["websocket", "polling"])
+    func `a client finds a new server on the port of one that was killed`(_ transformer: String, _ transport: String) async throws {
+        if transformer == "websockets", transport == "polling" { return }
+        let arguments = ["serve", "primus", "--transformer", transformer, "--port", "\(TestPort.next())"]
+        var tool = try Tool(arguments)
+        var configuration = try PrimusConfiguration(url: try await self.ready(tool))
+        configuration.allowedTransports = transport == "polling" ? .polling : .webSockets
+        configuration.retry = .custom { _ in .milliseconds(20) }
+        configuration.log = .none
+        let client = PrimusConnection(configuration)
+        client.open()
+        try await client.opened(within: .seconds(300))
+        let (messages, states) = (client.messages.makeAsyncIterator(), client.states.makeAsyncIterator())
+        await expectEqual(states.next(), .open)
+        try await client.write(1)
+        try await expectEqual(messages.next()?.decode(as: Int.self), 1)
+        for number in 2...3 {
+            tool.process.signal(SIGKILL)
+            await expectEqual(tool.waitForEnd(), -SIGKILL)
+            tool = try Tool(arguments)
+            _ = try await self.ready(tool)
+            // A message that was written before the client noticed the end would be lost.
+            while let state = await states.next(), state != .open {}
+            try await client.write(number)
+            try await expectEqual(messages.next()?.decode(as: Int.self), number)
+        }
+        client.end()
+        tool.process.signal(SIGTERM)
+        await expectEqual(tool.waitForEnd(), 0)
+    }
+
     @Test(arguments: [([], 403), (["--allow-foreign-origins"], 200)] as [([String], Int)])
     func `a local server refuses the web pages of other hosts, unless they are allowed`(_ options: [String], _ status: Int) async throws {
         let tool = try Tool(["serve", "primus"] + options)

@@ -424,6 +424,29 @@ struct SignalRProcessTests {
         expect(frames.contains { $0.hasPrefix("client: {") } && frames.contains { $0.hasPrefix("server: {") })
     }
 
+    @Test func `a server with verbose prints neither its token nor that of a connection`() async throws {
+        let server = try Tool(["serve", "signalr", "--token", "opensesame", "--verbose"])
+        let ready = try #require(try JSONSerialization.jsonObject(with: Data(await server.nextLine().utf8)) as? [String: Any])
+        let url = try #require(ready["url"] as? String) + "/echo"
+        func send(_ method: String, _ url: String, _ body: String = "") async throws -> [UInt8] {
+            let request = HTTPRequest(method, try Endpoint(url), headers: ["Authorization": "Bearer opensesame"], body: Array(body.utf8))
+            let response = try await SocketHTTPTransport().send(request, bodyLimit: 1 << 20)
+            expectEqual(response.head.status, 200)
+            return response.body
+        }
+        let answer = try await JSONSerialization.jsonObject(with: Data(send("POST", url + "/negotiate?negotiateVersion=1"))) as? [String: Any]
+        let token = try #require(answer?["connectionToken"] as? String)
+        _ = try await send("GET", url + "?id=\(token)")
+        _ = try await send("POST", url + "?id=\(token)", #"{"protocol":"json","version":1}"# + "\u{1E}")
+        _ = try await send("POST", url + "?id=\(token)", #"{"type":1,"invocationId":"1","target":"Add","arguments":[1,2]}"# + "\u{1E}")
+        var text = ""
+        while !text.contains(#""result":3"#) { text += try await String(decoding: send("GET", url + "?id=\(token)"), as: UTF8.self) }
+        server.process.signal(SIGTERM)
+        let end = await server.end()
+        expect(end.status == 0 && end.output.contains(#"\"Add\""#), "\(end.output)")
+        expect(!end.output.contains("opensesame") && !end.output.contains(token), "\(end.output)")
+    }
+
     @Test func `a server prints that a connection was interrupted and resumed`() async throws {
         let server = try Tool(["serve", "signalr"])
         func nextObject() async throws -> [String: Any] {

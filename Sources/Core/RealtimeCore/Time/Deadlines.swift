@@ -113,3 +113,19 @@ extension Deadlines where Companion == Void {
         if let instant { self.set(key, instant, ()) } else { self.remove(key) }
     }
 }
+
+extension Deadlines where Companion == PatientLimit {
+    /// Sets or replaces the limit of a key; `nil` removes it.
+    package mutating func set(_ key: Key, _ limit: PatientLimit?) {
+        if let limit { self.set(key, limit.deadline, limit) } else { self.remove(key) }
+    }
+
+    /// Removes the first limit that has passed. Those that passed during a standstill begin anew, once.
+    package mutating func popPassed(now: Instant) -> Key? {
+        while var due = self.popDue(now) {
+            if due.companion.hasPassed(now: now) { return due.key }
+            self.set(due.key, due.companion)
+        }
+        return nil
+    }
+}

@@ -2,7 +2,7 @@
 ///
 /// If the limit passed during a standstill, it begins anew: what the peer sent meanwhile may not have arrived yet. This happens once, so that a busy
 /// process still finds a dead peer.
-package struct PatientLimit: Sendable {
+package struct PatientLimit: Hashable, Sendable {
     /// A limit that never passes.
     package static var none: PatientLimit { PatientLimit(deadline: .max, nanoseconds: 0) }
 
@@ -11,6 +11,9 @@ package struct PatientLimit: Sendable {
     private var nanoseconds: Int64
 
     private init(deadline: Instant, nanoseconds: Int64) { (self.deadline, self.nanoseconds) = (deadline, nanoseconds) }
+
+    /// A wait that no peer can end earlier, which doesn't begin anew.
+    package static func wait(until deadline: Instant) -> PatientLimit { PatientLimit(deadline: deadline, nanoseconds: 0) }
 
     package init(_ length: Duration, now: Instant) { self.init(length.nanoseconds, now: now) }
 

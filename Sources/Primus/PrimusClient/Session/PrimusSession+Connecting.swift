@@ -92,9 +92,9 @@ extension PrimusSession {
 
     package mutating func begin(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         self.cookies.removeExpired(now: now)
-        self.attempt.opening = .preparing(deadline: nil)
+        self.attempt.opening = .preparing(nil)
         if self.attempt.isContinued { return self.connect(id, now: now, &effects) }
-        self.attempt.startedAt = now
+        (self.attempt.startedAt, self.attempt.timeBegan) = (now, now)
         let preparation = self.preparation
         if preparation.isEmpty {
             return self.prepared(.success(PrimusPrepared(endpoint: preparation.endpoint, credentials: nil)), for: id, now: now, &effects)
@@ -139,7 +139,7 @@ extension PrimusSession {
         let isNeeded = self.options.detection != .off && self.knowledge.spec == nil && self.knowledge.specProblem == nil
         guard isNeeded else { return self.chooseDialect(id, now: now, &effects) }
         let limit = self.detectionLimit
-        self.attempt.detectionDeadline = now.advanced(by: max(.nanoseconds(1), limit))
+        self.attempt.specLimit = PatientLimit(max(.nanoseconds(1), limit), now: now)
         self.works.start(.request(self.get(self.address.spec, timeout: limit)), for: .spec(id), &effects)
     }
 
@@ -154,8 +154,9 @@ extension PrimusSession {
         return self.hasTransformer ? min(limit, self.connection.policy.openTimeout / 2) : limit
     }
 
-    mutating func detectionTimedOut(now: Instant, _ effects: inout Effects<Self>) {
-        self.attempt.detectionDeadline = nil
+    mutating func detectionTimeout(now: Instant, _ effects: inout Effects<Self>) {
+        guard self.attempt.specLimit?.hasPassed(now: now) == true else { return self.attempt.timeBegan = now }
+        self.attempt.specLimit = nil
         guard let id = self.connection.current, self.works.contains(where: { $0 == .spec(id) }) else { return }
         self.works.cancelAll(where: { $0 == .spec(id) }, &effects)
         self.specTimedOut(nil, for: id, now: now, &effects)
@@ -173,7 +174,7 @@ extension PrimusSession {
         spec result: Result<HTTPResponse, TransportError>, from endpoint: Endpoint?, for id: ConnectionID, now: Instant,
         _ effects: inout Effects<Self>
     ) {
-        self.attempt.detectionDeadline = nil
+        self.attempt.specLimit = nil
         let place = self.address.spec.place(answeredBy: endpoint)
         let redirect = endpoint.flatMap { $0 == self.address.spec ? nil : "the request was redirected to \($0): " } ?? ""
         switch result {
@@ -316,7 +317,7 @@ extension PrimusSession {
             if self.attempt.sockJSInfo == nil {
                 self.attempt.infoRequestedAt = now
                 // An attempt that is continued has a new time limit as a connection, and only the rest of its own one.
-                self.attempt.opening = .preparing(deadline: self.attempt.isContinued ? self.attemptEnd : nil)
+                self.attempt.opening = .preparing(self.attempt.isContinued ? self.restOfAttempt(now: now) : nil)
                 let request = self.get(self.address.sockJSInfo, timeout: self.connection.policy.openTimeout)
                 self.works.start(.request(request), for: .info(id), &effects)
                 return
@@ -332,26 +333,29 @@ extension PrimusSession {
             self.attempt.sockJSSession = PrimusAddress.sockJSSessionID(using: &self.generator)
         }
         let request = self.request
-        (self.attempt.opening, self.attempt.questionDeadline) = (.connecting(deadline: self.kindDeadline(now: now)), nil)
+        (self.attempt.opening, self.attempt.questionDeadline) = (.connecting(self.kindLimit(now: now)), nil)
         effects.commands.append(.open(id, request))
     }
 
     /// When the attempt has used its time, whatever it has tried.
-    private var attemptEnd: Instant { self.attempt.startedAt.advanced(by: self.connection.policy.openTimeout) }
+    private var attemptEnd: Instant { self.attempt.timeBegan.advanced(by: self.connection.policy.openTimeout) }
 
-    /// When the connection that is being opened is given up; `nil` for the only one, which has the time limit of the attempt.
+    private func restOfAttempt(now: Instant) -> PatientLimit {
+        PatientLimit(max(.nanoseconds(1), now.duration(to: self.attemptEnd)), now: now)
+    }
+
+    /// The limit of the connection that is being opened; `nil` for the only one, which has the time limit of the attempt.
     ///
     /// Source: `countRTO` in `main.js` of sockjs-client.
-    private func kindDeadline(now: Instant) -> Instant? {
-        let end = self.attemptEnd
+    private func kindLimit(now: Instant) -> PatientLimit? {
         let hasOthers = self.connectionKinds.contains { $0 != self.attempt.connectionKind && !self.attempt.failures.contains($0) }
         // All kinds share the time limit of the attempt.
-        guard hasOthers else { return self.attempt.isContinued ? max(end, now.advanced(by: .nanoseconds(1))) : nil }
-        let limit = max(.nanoseconds(1), now.duration(to: end) / 2)
-        guard let roundTrip = self.attempt.roundTrip else { return now.advanced(by: limit) }
+        guard hasOthers else { return self.attempt.isContinued ? self.restOfAttempt(now: now) : nil }
+        let limit = max(.nanoseconds(1), now.duration(to: self.attemptEnd) / 2)
+        guard let roundTrip = self.attempt.roundTrip else { return PatientLimit(limit, now: now) }
         let timeout = roundTrip > .milliseconds(100) ? roundTrip * 4 : .milliseconds(300) + roundTrip
         // A server whose processor is busy may need longer than the round trip shows.
-        return now.advanced(by: min(limit, max(.seconds(2), timeout * 2)))
+        return PatientLimit(min(limit, max(.seconds(2), timeout * 2)), now: now)
     }
 
     mutating func received(
@@ -439,7 +443,7 @@ extension PrimusSession {
                 self.attempt.hasChangedVersion = false
             }
         }
-        (self.attempt.isContinued, self.attempt.opening) = (true, .preparing(deadline: nil))
+        (self.attempt.isContinued, self.attempt.opening) = (true, .preparing(nil))
         return true
     }
 
@@ -465,14 +469,23 @@ extension PrimusSession {
     /// When the connection that is being opened is given up for one of another kind, or the attempt before it.
     var kindDeadline: Instant? {
         switch self.attempt.opening {
-        case .preparing(let deadline), .connecting(let deadline): deadline
+        case .preparing(let limit), .connecting(let limit): limit?.deadline
         case .done: nil
         }
     }
 
-    mutating func kindTimedOut(now: Instant, _ effects: inout Effects<Self>) {
-        if case .connecting = self.attempt.opening { self.attempt.opening = .connecting(deadline: nil) }
-        if case .preparing = self.attempt.opening { self.attempt.opening = .preparing(deadline: nil) }
+    mutating func kindTimeout(now: Instant, _ effects: inout Effects<Self>) {
+        var hasPassed = false
+        switch self.attempt.opening {
+        case .preparing(var limit?):
+            hasPassed = limit.hasPassed(now: now)
+            self.attempt.opening = .preparing(hasPassed ? nil : limit)
+        case .connecting(var limit?):
+            hasPassed = limit.hasPassed(now: now)
+            self.attempt.opening = .connecting(hasPassed ? nil : limit)
+        default: return
+        }
+        guard hasPassed else { return self.attempt.timeBegan = now }
         guard let id = self.connection.current, self.connection.connected == nil else { return }
         effects.commands.append(.abandon(id))
         self.closed(id, .openTimeout, now: now, &effects)

@@ -18,8 +18,8 @@ extension PrimusSession {
     /// The step of the move.
     enum Upgrade: Sendable {
         case none
-        /// The server has until this time to answer.
-        case probing(deadline: Instant)
+        /// The time that the server has to answer.
+        case probing(PatientLimit)
         case moving(Moving)
     }
 
@@ -63,7 +63,7 @@ extension PrimusSession {
             handshake.upgrades.contains(EngineIOTransport.websocket.rawValue), self.mayMove,
             let candidate = self.move.begin(&self.connection)
         else { return }
-        self.upgrade = .probing(deadline: now.advanced(by: self.options.probeTimeout))
+        self.upgrade = .probing(PatientLimit(self.options.probeTimeout, now: now))
         let request = PrimusRequest(
             connection: .webSocket(self.webSocketRequest(endpoint)), endpoint: endpoint, framing: self.attempt.framing,
             customTransformer: nil, customParser: self.options.customParser)
@@ -177,9 +177,11 @@ extension PrimusSession {
         effects.log(.info, "connection \(candidate): the session stays with polling: \(problem)")
     }
 
-    var upgradeDeadline: Instant? { if case .probing(let deadline) = self.upgrade { deadline } else { nil } }
+    var upgradeDeadline: Instant? { if case .probing(let limit) = self.upgrade { limit.deadline } else { nil } }
 
-    mutating func upgradeTimedOut(_ effects: inout Effects<Self>) {
+    mutating func upgradeTimeout(now: Instant, _ effects: inout Effects<Self>) {
+        guard case .probing(var limit) = self.upgrade else { return }
+        guard limit.hasPassed(now: now) else { return self.upgrade = .probing(limit) }
         self.abandonUpgrade("the server didn't answer the probe within \(self.options.probeTimeout)", &effects)
     }
 

@@ -57,7 +57,7 @@ package struct PrimusSession: ConfigurableSession {
         var handshake: EngineIOHandshake?
         /// The address of the sessions of SockJS, if the server has another one for them, with the query for it.
         var sockJSBase: Endpoint?
-        var opening = Opening.preparing(deadline: nil)
+        var opening = Opening.preparing(nil)
         /// How packets travel.
         var connectionKind = PrimusConnectionKind.webSocket
         /// The kinds of connections that failed in this attempt.
@@ -72,26 +72,28 @@ package struct PrimusSession: ConfigurableSession {
         var roundTrip: Duration?
         var (sockJSServer, sockJSSession) = (0, "")
         var startedAt: Instant
+        /// When the time of the attempt began: with the attempt, or after a standstill.
+        var timeBegan: Instant
         /// Why the request for the specification was refused, if the transformer is a guess for that reason.
         var specRefusal: String?
         /// When the server is also asked for the ID of the spark, because it hasn't answered the first ping.
         var questionDeadline: Instant?
-        /// When the specification is given up.
-        var detectionDeadline: Instant?
+        /// The limit of the request for the specification.
+        var specLimit: PatientLimit?
         /// Whether the event of another attempt has to be traced, behind the URL.
         var tracesReconnect = false
 
         init(_ endpoint: Endpoint, now: Instant) {
-            (self.endpoint, self.startedAt) = (endpoint, now)
+            (self.endpoint, self.startedAt, self.timeBegan) = (endpoint, now, now)
         }
     }
 
     /// The step of an attempt.
     enum Opening: Hashable, Sendable {
         /// The credentials, the specification, and what a server of SockJS says of itself, until the end of an attempt that is continued.
-        case preparing(deadline: Instant?)
+        case preparing(PatientLimit?)
         /// A connection is being opened, until the time when another kind is tried.
-        case connecting(deadline: Instant?)
+        case connecting(PatientLimit?)
         case done
     }
 
@@ -292,7 +294,7 @@ package struct PrimusSession: ConfigurableSession {
             .earliest(
                 .earliest(self.connection.nextDeadline, self.serverCloseDeadline), .earliest(self.kindDeadline, self.upgradeDeadline)),
             .earliest(
-                .earliest(self.attempt.detectionDeadline, self.attempt.questionDeadline),
+                .earliest(self.attempt.specLimit?.deadline, self.attempt.questionDeadline),
                 .earliest(self.drain?.deadline, self.flushDeadline)))
     }
 
@@ -556,10 +558,10 @@ package struct PrimusSession: ConfigurableSession {
 
     package mutating func timeout(now: Instant, _ effects: inout Effects<Self>) {
         if let deadline = self.connection.nextDeadline, deadline <= now { self.connectionTimeout(now: now, &effects) }
-        if let deadline = self.attempt.detectionDeadline, deadline <= now { self.detectionTimedOut(now: now, &effects) }
+        if let deadline = self.attempt.specLimit?.deadline, deadline <= now { self.detectionTimeout(now: now, &effects) }
         if let deadline = self.attempt.questionDeadline, deadline <= now { self.askFirst(&effects) }
-        if let deadline = self.kindDeadline, deadline <= now { self.kindTimedOut(now: now, &effects) }
-        if let deadline = self.upgradeDeadline, deadline <= now { self.upgradeTimedOut(&effects) }
+        if let deadline = self.kindDeadline, deadline <= now { self.kindTimeout(now: now, &effects) }
+        if let deadline = self.upgradeDeadline, deadline <= now { self.upgradeTimeout(now: now, &effects) }
         if let deadline = self.serverCloseDeadline, deadline <= now {
             self.serverCloseDeadline = nil
             // The server has announced the end, and leaves it to the client.
@@ -717,7 +719,7 @@ package struct PrimusSession: ConfigurableSession {
         if self.drain == nil || !self.isMoving { self.endUpgrade(&effects) }
         self.attempt.opening = .done
         (self.isWritingPaused, self.flushDeadline) = (false, nil)
-        (self.serverCloseDeadline, self.attempt.detectionDeadline, self.attempt.questionDeadline) = (nil, nil, nil)
+        (self.serverCloseDeadline, self.attempt.specLimit, self.attempt.questionDeadline) = (nil, nil, nil)
         (self.sparkID, self.sparkIDRequestedAt, self.pingSentAt) = (nil, nil, nil)
         self.sparkIDCallers.resumeAll(.failure(failure), &effects)
         self.answerCallers.sessionEnded(failure.forStorage)

@@ -421,10 +421,8 @@ struct PrimusServerMachine: EmbeddedServerMachine {
     // MARK: Heartbeat
 
     private mutating func set(_ timer: Timer, after duration: Duration, now: Instant) {
-        self.set(timer, PatientLimit(max(.milliseconds(1), duration), now: now))
+        self.timers.set(timer, PatientLimit(max(.milliseconds(1), duration), now: now))
     }
-
-    private mutating func set(_ timer: Timer, _ limit: PatientLimit) { self.timers.set(timer, limit.deadline, limit) }
 
     private mutating func setSilenceTimer(_ id: ConnectionID, now: Instant) {
         guard self.configuration.version == .v6, let timeout = self.configuration.silenceTimeout,
@@ -455,7 +453,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
                 } else if limit.hasPassed(now: now) {
                     self.close(id, .normal, "", problem: "The client was silent.", &effects)
                 } else {
-                    self.set(due.key, limit)
+                    self.timers.set(due.key, limit)
                 }
             case .transport(let id):
                 guard let connection = self.connections[id], connection.state == .open else { continue }
@@ -467,7 +465,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
                     } else if limit.hasPassed(now: now) {
                         self.close(id, .normal, "", problem: Self.silenceProblem, &effects)
                     } else {
-                        self.set(due.key, limit)
+                        self.timers.set(due.key, limit)
                     }
                 case .engineIO: self.engineIOTimer(connection, id, stoodStill: stoodStill, now: now, &effects)
                 default: break

@@ -1,5 +1,6 @@
 import RealtimeCore
 import RealtimeCoding
+import RealtimeCrypto
 import RealtimeSystem
 public import PusherWire
 
@@ -47,7 +48,7 @@ public struct PusherWebhook: Sendable, Hashable {
             throw PusherError(.invalidSignature, "The webhook has no header field \(WebhookSignature.signatureField).")
         }
         let body = Array(body)
-        guard ChannelSignature.isEqual(signature, WebhookSignature.hex(of: body, secret: secret)) else {
+        guard constantTimeEqual(signature, WebhookSignature.hex(of: body, secret: secret)) else {
             throw PusherError(
                 .invalidSignature,
                 "The signature of the webhook is wrong. Check the secret, and pass the body byte by byte as it was received.")

@@ -10,7 +10,7 @@ import RealtimeSystem
 struct ChannelSubscriptions: Sendable {
     private var table = ChannelTable()
     /// When a subscription or the request for a key times out, or when a failed subscription is retried.
-    private var deadlines = Deadlines<ChannelID, Void>()
+    private var deadlines = Deadlines<ChannelID, PatientLimit>()
     private var authorizations = AuthorizationQueue()
     /// The authorizations that were passed with a subscription, until its first attempt.
     private var givenAuthorizations: [ChannelID: PusherChannelAuthorization] = [:]
@@ -195,7 +195,7 @@ struct ChannelSubscriptions: Sendable {
 
     /// - Parameter record: The record before the beginning.
     private mutating func begun(_ record: ChannelRecord, _ context: SessionContext, _ effects: inout SessionEffects) {
-        self.deadlines.set(record.id, context.deadline)
+        self.deadlines.set(record.id, context.limit)
         self.publishState(record.id, since: record.subscription.publicState, context, &effects)
     }
 
@@ -250,7 +250,7 @@ struct ChannelSubscriptions: Sendable {
         }
         guard let authorization = self.authorize(record, authorizer, socketID, context, &work, &effects) else { return nil }
         effects.log(.info, "loading a new key for \(record.name)")
-        self.deadlines.set(id, context.deadline)
+        self.deadlines.set(id, context.limit)
         return authorization
     }
 
@@ -324,7 +324,7 @@ struct ChannelSubscriptions: Sendable {
     /// Sends the subscriptions that waited for the server's limit of messages, as far as it allows it now.
     mutating func sendDue(_ context: SessionContext, _ effects: inout SessionEffects) {
         while let due = self.queue.takeDue(now: context.now) {
-            self.deadlines.set(due.channel, context.deadline)
+            self.deadlines.set(due.channel, context.limit)
             context.send(due.message, &effects)
         }
     }
@@ -401,7 +401,8 @@ struct ChannelSubscriptions: Sendable {
         self.queue.remove(id)
         self.cancel(end.cancelled, &work, &effects)
         if end.needsUnsubscribe { context.send(PusherFrames.unsubscribe(before.name), &effects) }
-        self.deadlines.set(id, error.isTransient ? context.now + self.retryDelay(id, context.configuration.backoff) : nil)
+        let retry = error.isTransient ? context.now + self.retryDelay(id, context.configuration.backoff) : nil
+        self.deadlines.set(id, retry.map { .wait(until: $0) })
         effects.log(.warning, error.message)
         self.publishState(id, since: before.subscription.publicState, context, &effects)
         context.consumers.publish(error, &effects)
@@ -430,7 +431,7 @@ struct ChannelSubscriptions: Sendable {
     /// Handles the first deadline that is due.
     mutating func timeout(_ context: SessionContext, _ effects: inout SessionEffects) -> (id: ChannelID, Timeout)? {
         // Each deadline belongs to a channel in the table.
-        guard let id = self.deadlines.popDue(context.now)?.key, let record = self.table[id] else { return nil }
+        guard let id = self.deadlines.popPassed(now: context.now), let record = self.table[id] else { return nil }
         let limit = context.configuration.subscriptionTimeout
         switch record.subscription.state {
         case .failed, .presumedFailed: return (id, .retry)

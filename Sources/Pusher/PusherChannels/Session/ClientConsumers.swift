@@ -98,7 +98,7 @@ struct SessionContext {
     var configuration: PusherConfiguration { _read { yield self.settings.configuration } }
 
     /// The limit of a subscription, a sign-in, and a request for missed events that begin now.
-    var deadline: Instant { self.now.advanced(by: self.configuration.subscriptionTimeout) }
+    var limit: PatientLimit { PatientLimit(self.configuration.subscriptionTimeout, now: self.now) }
 
     /// Sends a frame, if the client is connected.
     func send(_ message: WebSocketMessage, _ effects: inout SessionEffects) {

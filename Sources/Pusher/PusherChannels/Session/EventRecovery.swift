@@ -39,7 +39,7 @@ struct EventRecovery: Sendable {
     /// The positions in the server's history of events, if the server supports it.
     private var recoveries = ChannelMap<ChannelRecovery>()
     /// When the client stops waiting for the missed events of a channel.
-    private var deadlines = Deadlines<ChannelID, Void>()
+    private var deadlines = Deadlines<ChannelID, PatientLimit>()
 
     init(isOn: Bool) {
         self.isOn = isOn
@@ -235,7 +235,7 @@ struct EventRecovery: Sendable {
     }
 
     /// Removes the first request whose time limit has expired.
-    mutating func popTimedOut(_ now: Instant) -> ChannelID? { self.deadlines.popDue(now)?.key }
+    mutating func popTimedOut(_ now: Instant) -> ChannelID? { self.deadlines.popPassed(now: now) }
 
     /// Ends a recovery that has begun with a confirmation, or with an event that couldn't be restored.
     mutating func failed(
@@ -268,7 +268,7 @@ struct EventRecovery: Sendable {
         self.interrupted(channel.id, since: missingSince)
         effects.log(.debug, "recovering the events of \(channel.name) after \(position.serial)")
         context.send(PusherFrames.resume(channel.name, after: position), &effects)
-        self.deadlines.set(channel.id, context.deadline)
+        self.deadlines.set(channel.id, context.limit)
     }
 
     /// Reports that events may be missing, if the subscription was interrupted.

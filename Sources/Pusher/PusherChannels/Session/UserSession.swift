@@ -43,7 +43,7 @@ struct UserSession: Sendable {
 
     private(set) var state = State.idle
     /// When the sign-in times out, or when a failed one is retried.
-    private var deadline: Instant?
+    private var limit: PatientLimit?
     /// The number of failures in a row.
     private(set) var failures = 0
     private var waiters = WaitingCalls()
@@ -59,7 +59,7 @@ struct UserSession: Sendable {
     }
 
     var publicState: PusherSignInState { self.state.publicState }
-    var nextDeadline: Instant? { self.deadline }
+    var nextDeadline: Instant? { self.limit?.deadline }
     var waiterCount: Int { self.waiters.count }
 
     /// The channel of the user, while the user is signed in.
@@ -100,7 +100,7 @@ struct UserSession: Sendable {
         }
         let request = PusherSession.Work.user(socketID: socketID, authenticator, context.configuration)
         self.state = .authenticating(work.start(request, for: .authentication, &effects))
-        self.deadline = context.deadline
+        self.limit = context.limit
         self.publish(since: before, context, &effects)
     }
 
@@ -127,7 +127,7 @@ struct UserSession: Sendable {
         }
         let user = try UserData(data)
         let member = PusherMember(id: user.id, info: user.info)
-        (self.state, self.deadline, self.failures) = (.signedIn(member), nil, 0)
+        (self.state, self.limit, self.failures) = (.signedIn(member), nil, 0)
         effects.log(.debug, "signed in")
         context.send(PusherFrames.subscribe(UserID.channel(of: user.id)), &effects)
         self.publish(since: .pending, context, &effects)
@@ -144,7 +144,7 @@ struct UserSession: Sendable {
         // The state keeps the error, which must not keep an object of the application.
         self.state = .failed(error.forStorage)
         let delay = context.configuration.backoff.delay(failures: self.failures, minimum: .zero, using: &self.generator)
-        self.deadline = error.isTransient ? context.now.advanced(by: delay) : nil
+        self.limit = error.isTransient ? .wait(until: context.now.advanced(by: delay)) : nil
         effects.log(.warning, error.message)
         self.publish(since: before, context, &effects)
         context.consumers.publish(error, &effects)
@@ -160,10 +160,10 @@ struct UserSession: Sendable {
         case failed(PusherError)
     }
 
-    /// Handles the deadline, if it has been reached.
+    /// Handles the limit, if it has passed.
     mutating func timeout(_ context: SessionContext, _ work: inout SessionWork, _ effects: inout SessionEffects) -> Timeout? {
-        guard let deadline, deadline <= context.now else { return nil }
-        self.deadline = nil
+        guard self.limit?.hasPassed(now: context.now) == true else { return nil }
+        self.limit = nil
         if case .failed = self.state { return .retry }
         if case .authenticating(let id) = self.state { work.cancel(id, &effects) }
         return .failed(PusherError(.timedOut, "Signing in timed out after \(context.configuration.subscriptionTimeout)."))
@@ -174,7 +174,7 @@ struct UserSession: Sendable {
         let before = self.publicState
         if self.state == .idle { return }
         if case .authenticating(let id) = self.state { work.cancel(id, &effects) }
-        (self.state, self.deadline, self.subscriptions) = (.waiting, nil, [])
+        (self.state, self.limit, self.subscriptions) = (.waiting, nil, [])
         self.publish(since: before, context, &effects)
     }
 
@@ -204,7 +204,7 @@ struct UserSession: Sendable {
                 self.subscriptions.append(WaitingSubscription(channel: channel, work: work, authorization: authorization))
                 return nil
             // The error that is stored has lost the cause that made it transient.
-            case .failed(let error): throw .userMissing(channel.name, error, isRetried: self.deadline != nil)
+            case .failed(let error): throw .userMissing(channel.name, error, isRetried: self.limit != nil)
             case .idle: break
             }
         }

@@ -1,4 +1,5 @@
 import RealtimeCoding
+import RealtimeCrypto
 import RealtimeSystem
 import PusherWire
 import RealtimeCore
@@ -30,7 +31,7 @@ extension PusherServerMachine {
         guard let auth = data["auth"]?.string else { throw .missing("auth") }
         guard let userData = data["user_data"]?.string else { throw .missing("user_data") }
         let expected = UserSignature.token(key: self.app.key, secret: self.app.secret, socketID: socketID, userData: userData)
-        guard ChannelSignature.isEqual(auth, expected) else {
+        guard constantTimeEqual(auth, expected) else {
             return self.rejectSignIn(id, "The connection is not authorized to sign in: invalid signature", &effects)
         }
         guard let json = try? JSONValue(parsing: userData), let userID = json["id"]?.string, !userID.isEmpty else {

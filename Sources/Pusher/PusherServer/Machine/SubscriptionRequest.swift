@@ -1,6 +1,7 @@
 import PusherWire
 import RealtimeCoding
 import RealtimeCore
+import RealtimeCrypto
 import RealtimeSystem
 
 /// A client's request to subscribe to a channel, and whether it is valid.
@@ -112,7 +113,7 @@ struct SubscriptionRequest: Sendable {
         guard kind.needsAuthorization else { return nil }
         let expected = ChannelSignature.token(
             key: app.key, secret: app.secret, socketID: client.socketID, channel: self.channel, channelData: self.signedData(app))
-        guard let auth, ChannelSignature.isEqual(auth, expected) else { throw self.invalidSignature(client, app) }
+        guard let auth, constantTimeEqual(auth, expected) else { throw self.invalidSignature(client, app) }
         guard kind.isPresence else { return nil }
         if self.channelData == nil, let user = client.user { return user }
         guard let channelData, let json = try? JSONValue(parsing: channelData), let user = try? PresenceUser(json) else {

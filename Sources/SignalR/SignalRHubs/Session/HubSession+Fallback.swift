@@ -66,12 +66,15 @@ extension HubSession {
 
     /// When the transport that is being opened is given up for another one.
     var fallbackDeadline: Instant? {
-        guard case .available(let deadline) = self.attempt.fallback, case .opening = self.connection.state else { return nil }
-        return deadline
+        guard case .available(let limit) = self.attempt.fallback, case .opening = self.connection.state else { return nil }
+        return limit.deadline
     }
 
     mutating func fallbackTimeout(now: Instant, _ effects: inout Effects<Self>) {
-        guard let deadline = self.fallbackDeadline, deadline <= now, let id = self.connection.current else { return }
+        guard let deadline = self.fallbackDeadline, deadline <= now, case .available(var limit) = self.attempt.fallback,
+            let id = self.connection.current
+        else { return }
+        guard limit.hasPassed(now: now) else { return self.attempt.fallback = .available(limit) }
         effects.commands.append(.abandon(id))
         self.closed(id, .openTimeout, now: now, &effects)
     }

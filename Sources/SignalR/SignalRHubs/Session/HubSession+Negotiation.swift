@@ -250,7 +250,7 @@ extension HubSession {
         self.attempt.usesStatefulReconnect = response.useStatefulReconnect
         self.attempt.transport = transport
         // A proxy may neither pass on a transport nor refuse it.
-        self.attempt.fallback = transports.count == 1 ? .none : .available(deadline: now.advanced(by: self.options.handshakeTimeout))
+        self.attempt.fallback = transports.count == 1 ? .none : .available(PatientLimit(self.options.handshakeTimeout, now: now))
         effects.log(.debug, "connection \(id): opening \(transport)")
         effects.commands.append(.open(id, self.request))
     }

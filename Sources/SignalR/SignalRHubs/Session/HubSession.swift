@@ -111,7 +111,7 @@ package struct HubSession: ConfigurableSession {
         /// The end of the attempt.
         case none
         /// Another transport. The server has until this time to accept the present one.
-        case available(deadline: Instant)
+        case available(PatientLimit)
         /// It has failed, and the negotiation for the next one begins.
         case begins
     }

@@ -38,8 +38,7 @@ extension SignalRServerMachine {
         let key = ByteString(token ?? id)
         let allowsResuming = wantsResuming && self.configuration.allowsStatefulReconnects
         self.negotiations[key] = Negotiation(hub: hub, connectionID: id, allowsResuming: allowsResuming)
-        let limit = PatientLimit(self.connectTimeout, now: now)
-        self.negotiationDeadlines.set(key, limit.deadline, limit)
+        self.negotiationDeadlines.set(key, PatientLimit(self.connectTimeout, now: now))
         self.deliver(.negotiated(hub: self.hubs[hub.rawValue].path, connectionID: id), &effects)
         return .connection(
             NegotiatedConnection(id: id, token: token, transports: self.hubs[hub.rawValue].transports, allowsResuming: allowsResuming))

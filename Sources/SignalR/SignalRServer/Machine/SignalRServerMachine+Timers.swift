@@ -5,15 +5,8 @@ import SignalRWire
 /// Timers: handshakes, keep-alive, and what clients didn't use in time. Also the pausing of reading, which suspends a client's timeout.
 extension SignalRServerMachine {
     mutating func timeout(now: Instant, _ effects: inout Effects<Self>) {
-        while let due = self.negotiationDeadlines.popDue(now) {
-            var limit = due.companion
-            if limit.hasPassed(now: now) {
-                self.negotiations[due.key] = nil
-            } else {
-                // The client's connection may wait to be accepted.
-                self.negotiationDeadlines.set(due.key, limit.deadline, limit)
-            }
-        }
+        // After a standstill, the client's connection may wait to be accepted.
+        while let key = self.negotiationDeadlines.popPassed(now: now) { self.negotiations[key] = nil }
         while let due = self.admissionDeadlines.popDue(now) {
             for admission in self.admissions[due.companion] ?? [] where admission.number == due.key {
                 // An open connection, which would have been resumed, remains.

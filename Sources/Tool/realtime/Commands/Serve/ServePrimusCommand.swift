@@ -3,6 +3,7 @@ import PrimusClient
 import PrimusServer
 import PrimusWire
 import RealtimeCore
+import RealtimeCrypto
 import RealtimeEncoding
 import RealtimeSockets
 import RealtimeTransports
@@ -126,7 +127,7 @@ struct ServePrimusCommand: Command {
                     String.init)
             default: break
             }
-            if candidates.contains(where: { $0.utf8.elementsEqual(token.utf8) }) { return .accept }
+            if candidates.contains(where: { constantTimeEqual($0, token) }) { return .accept }
             return .reject("The access token is missing or wrong.", headers: ["WWW-Authenticate": "Bearer"])
         }
     }

@@ -1,5 +1,6 @@
 import CommandLineSupport
 import RealtimeCore
+import RealtimeCrypto
 import RealtimeSockets
 import RealtimeTransports
 import SignalRServer
@@ -53,7 +54,7 @@ struct ServeSignalRCommand: Command {
         let printer = LinePrinter(console)
         var hooks = SignalRServerHooks()
         if let token = try await self.token?.load() {
-            hooks.authenticate = { $0.token == token ? .accept(userID: nil) : .reject(status: 401) }
+            hooks.authenticate = { $0.token.map { constantTimeEqual($0, token) } == true ? .accept(userID: nil) : .reject(status: 401) }
         }
         var configuration = SignalRServerConfiguration()
         // A message of a developer who tries something is rarely meant to be too large.
