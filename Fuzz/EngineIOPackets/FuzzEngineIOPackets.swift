@@ -26,7 +26,7 @@ public func fuzzEngineIOPackets(_ start: UnsafePointer<UInt8>?, _ count: Int) ->
     for framing in [PrimusFraming.engineIO(version, .client), .engineIO(version, .server)] {
         bytes.withUnsafeBytes { framing.read(.text, $0) { _ in } }
     }
-    if let packet = try? EngineIOPacket(WebSocketMessage(.text, bytes), version) {
+    if let packet = try? EngineIOPacket(TransportMessage(.text, bytes), version) {
         precondition(packet.webSocketMessage(version).bytes == bytes, "a packet changes")
     }
     if let handshake = try? EngineIOHandshake(parsing: bytes) {
@@ -36,7 +36,7 @@ public func fuzzEngineIOPackets(_ start: UnsafePointer<UInt8>?, _ count: Int) ->
 }
 
 /// Reads a body in pieces, up to the first error.
-private func read(_ body: [UInt8], _ format: EngineIOPayloadFormat, pieces: Int) -> [WebSocketMessage] {
+private func read(_ body: [UInt8], _ format: EngineIOPayloadFormat, pieces: Int) -> [TransportMessage] {
     var reader = EngineIOPayloadReader(format == .separated ? .v4 : .v3, limit: 1 << 20)
     var batch = MessageBatch()
     do throws(EngineIOError) {

@@ -6,11 +6,11 @@ import RealtimeSystem
 import RealtimeTesting
 
 /// A server of engine.io whose answers over polling and messages on the WebSocket are the fuzzer's.
-final class RawEngine: ListenerHandler, WebSocketEvents {
+final class RawEngine: ListenerHandler, MessageEvents {
     private struct State: Sendable {
         var answers: [HTTPResponse] = []
         var waiting: (any HTTPResponder)?
-        var sockets: [any WebSocketConnection] = []
+        var sockets: [any MessageConnection] = []
     }
 
     private let state = Lock(State())
@@ -27,7 +27,7 @@ final class RawEngine: ListenerHandler, WebSocketEvents {
         waiting?.respond(response)
     }
 
-    func send(_ message: WebSocketMessage) {
+    func send(_ message: TransportMessage) {
         guard let socket = self.state.withLock({ $0.sockets.last }) else { return }
         socket.enqueue(message)
         socket.flush()
@@ -54,7 +54,7 @@ final class RawEngine: ListenerHandler, WebSocketEvents {
         if let answer { responder.respond(answer) }
     }
 
-    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         self.state.withLock { $0.sockets.append(connection) }
         return self
     }

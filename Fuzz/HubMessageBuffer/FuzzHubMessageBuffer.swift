@@ -6,7 +6,7 @@ struct Peer {
     var buffer: HubMessageBuffer
     var reader = HubMessageReader(.json, messageLimit: 1 << 16)
     /// The messages on the way from this end on the present socket.
-    var output: [WebSocketMessage] = []
+    var output: [TransportMessage] = []
     /// Whether this end has the present socket: the ends learn of it at different times.
     var isAttached = true
     var sent = 0
@@ -30,7 +30,7 @@ struct Peer {
         if let ack = self.buffer.takeAck(now: now) { self.sendUncounted(ack) }
     }
 
-    mutating func receive(_ message: WebSocketMessage, now: Instant) {
+    mutating func receive(_ message: TransportMessage, now: Instant) {
         var received: [HubMessageReader.Output] = []
         do { try message.bytes.withUnsafeBytes { try self.reader.read($0) { received.append($0) } } } catch {
             preconditionFailure("\(error)")

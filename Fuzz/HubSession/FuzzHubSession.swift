@@ -6,16 +6,16 @@ import SignalRHubs
 import SignalRWire
 
 /// A hub that sends the fuzzer's data: as the answer to the negotiation, instead of the answer to the handshake, or after it.
-final class RawHub: ListenerHandler, WebSocketEvents {
+final class RawHub: ListenerHandler, MessageEvents {
     struct Script: Sendable {
         var negotiation: [UInt8] = []
         /// The frames that answer the handshake.
-        var handshake: [WebSocketMessage] = []
+        var handshake: [TransportMessage] = []
     }
 
     private struct State: Sendable {
         var script: Script
-        var connection: (any WebSocketConnection)?
+        var connection: (any MessageConnection)?
         var received = 0
     }
 
@@ -27,7 +27,7 @@ final class RawHub: ListenerHandler, WebSocketEvents {
 
     var received: Int { self.state.withLock { $0.received } }
 
-    func send(_ frames: [WebSocketMessage]) {
+    func send(_ frames: [TransportMessage]) {
         let connection = self.state.withLock { $0.connection }
         for frame in frames { connection?.enqueue(frame) }
         connection?.flush()
@@ -41,7 +41,7 @@ final class RawHub: ListenerHandler, WebSocketEvents {
         responder.respond(HTTPResponse(HTTPResponseHead(status: 200), body: self.state.withLock { $0.script.negotiation }))
     }
 
-    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         self.state.withLock { $0.connection = connection }
         return self
     }
@@ -96,7 +96,7 @@ struct Fixture {
 }
 
 /// Checks that a start ends, whatever the negotiation or the handshake is answered with.
-func checkStart(_ format: HubFormat, negotiation: [UInt8]?, handshake: [WebSocketMessage]) async throws -> Fixture.Remains {
+func checkStart(_ format: HubFormat, negotiation: [UInt8]?, handshake: [TransportMessage]) async throws -> Fixture.Remains {
     let fixture = try await Fixture(format, negotiates: negotiation != nil, .init(negotiation: negotiation ?? [], handshake: handshake))
     let client = fixture.client
     let hasEnded = Lock(false)
@@ -115,8 +115,8 @@ func checkStart(_ format: HubFormat, negotiation: [UInt8]?, handshake: [WebSocke
 }
 
 /// Checks that a connected client handles any frames: its calls end, and, if the frames leave the messages in step, it works afterwards.
-func checkConnected(_ format: HubFormat, _ frames: [WebSocketMessage], inStep: Bool) async throws -> Fixture.Remains {
-    let accepting = WebSocketMessage(format.messageKind, HubHandshake.response(error: nil))
+func checkConnected(_ format: HubFormat, _ frames: [TransportMessage], inStep: Bool) async throws -> Fixture.Remains {
+    let accepting = TransportMessage(format.messageKind, HubHandshake.response(error: nil))
     let fixture = try await Fixture(format, negotiates: false, .init(handshake: [accepting]))
     let (client, hub) = (fixture.client, fixture.hub)
     client.on("echo") { (a: [Int]) in a }
@@ -165,12 +165,12 @@ public func fuzz(_ start: UnsafePointer<UInt8>, _ count: Int) -> CInt {
     let format = start[0] & 1 == 0 ? HubFormat.json : .messagePack
     let lines = bytes.split(separator: UInt8(ascii: "\n"), maxSplits: 40, omittingEmptySubsequences: false).map { Array($0) }
     let mode = (start[0] >> 1) & 3
-    let frames = lines.map { line -> WebSocketMessage in
+    let frames = lines.map { line -> TransportMessage in
         switch (format, mode) {
-        case (.json, 2): WebSocketMessage(.text, Array(String(decoding: line, as: UTF8.self).utf8) + [HubHandshake.separator])
+        case (.json, 2): TransportMessage(.text, Array(String(decoding: line, as: UTF8.self).utf8) + [HubHandshake.separator])
         case (.json, _): .text(String(decoding: line, as: UTF8.self))
-        case (.messagePack, 2): WebSocketMessage(.binary, [UInt8(min(127, line.count))] + line.prefix(127))
-        case (.messagePack, _): WebSocketMessage(.binary, line)
+        case (.messagePack, 2): TransportMessage(.binary, [UInt8(min(127, line.count))] + line.prefix(127))
+        case (.messagePack, _): TransportMessage(.binary, line)
         }
     }
     let isDone = DispatchSemaphore(value: 0)

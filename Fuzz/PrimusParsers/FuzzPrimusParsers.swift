@@ -14,7 +14,7 @@ public func fuzzPrimusParsers(_ start: UnsafePointer<UInt8>?, _ count: Int) -> C
     let kind = coding.messageKind ?? .binary
     // A text message of a WebSocket is valid UTF-8.
     if kind == .text, String(validating: bytes, as: UTF8.self) == nil { return 0 }
-    let packet = WebSocketMessage(kind, bytes)
+    let packet = TransportMessage(kind, bytes)
 
     let message = bytes.withUnsafeBytes { PrimusProtocolMessage($0, kind, coding) }
     _ = try? PrimusSpec(parsing: bytes)

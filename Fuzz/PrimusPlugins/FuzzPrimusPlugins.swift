@@ -16,7 +16,7 @@ public func fuzzPrimusPlugins(_ start: UnsafePointer<UInt8>?, _ count: Int) -> C
         }
     let plugins = PrimusPluginSet(rawValue: start[1] & PrimusPluginSet.all.rawValue)
     var bytes = [UInt8](UnsafeBufferPointer(start: start + 2, count: count - 2))
-    let kind: WebSocketMessage.Kind = coding == .json || coding == .ejson ? .text : .binary
+    let kind: TransportMessage.Kind = coding == .json || coding == .ejson ? .text : .binary
     // A WebSocket connection passes on text in valid UTF-8 only.
     if kind == .text { bytes = Array(String(decoding: bytes, as: UTF8.self).utf8) }
 

@@ -6,21 +6,21 @@ import RealtimeSystem
 import RealtimeTesting
 
 /// A server that sends the fuzzer's data: as its specification, at the beginning of a connection, or after it.
-final class RawPrimus: ListenerHandler, WebSocketEvents {
+final class RawPrimus: ListenerHandler, MessageEvents {
     private struct State: Sendable {
-        var connection: (any WebSocketConnection)?
-        var received: [WebSocketMessage] = []
+        var connection: (any MessageConnection)?
+        var received: [TransportMessage] = []
     }
 
     private let spec: [UInt8]
-    private let greeting: [WebSocketMessage]
+    private let greeting: [TransportMessage]
     private let state = Lock(State())
 
-    init(spec: [UInt8], greeting: [WebSocketMessage]) {
+    init(spec: [UInt8], greeting: [TransportMessage]) {
         (self.spec, self.greeting) = (spec, greeting)
     }
 
-    func send(_ frames: [WebSocketMessage]) {
+    func send(_ frames: [TransportMessage]) {
         let connection = self.state.withLock { $0.connection }
         for frame in frames { connection?.enqueue(frame) }
         connection?.flush()
@@ -44,7 +44,7 @@ final class RawPrimus: ListenerHandler, WebSocketEvents {
         responder.respond(HTTPResponse(HTTPResponseHead(status: 200), body: self.spec))
     }
 
-    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         self.state.withLock { $0.connection = connection }
         return self
     }
@@ -57,8 +57,8 @@ struct Remains: Sendable {
 
 /// Checks that a client handles any frames: it works afterwards if they leave it open, its calls end, and nothing waits after its end.
 func check(
-    spec: [UInt8], _ transformer: PrimusTransformerKind?, _ parser: PrimusParserKind?, greeting: [WebSocketMessage],
-    _ frames: [WebSocketMessage]
+    spec: [UInt8], _ transformer: PrimusTransformerKind?, _ parser: PrimusParserKind?, greeting: [TransportMessage],
+    _ frames: [TransportMessage]
 ) async throws -> Remains {
     let network = InMemoryNetwork(clock: ManualClock(standstillLimit: nil))
     let server = RawPrimus(spec: spec, greeting: greeting)
@@ -116,11 +116,11 @@ public func fuzz(_ start: UnsafePointer<UInt8>, _ count: Int) -> CInt {
     let transformer: PrimusTransformerKind = [.websockets, .engineIO, .sockjs, .faye][Int(selector & 3)]
     let parser = PrimusParserKind.builtIn[Int(selector >> 2 & 3)]
     let lines = bytes.split(separator: UInt8(ascii: "\n"), maxSplits: 40, omittingEmptySubsequences: false)
-    let frames = lines.map { line -> WebSocketMessage in
+    let frames = lines.map { line -> TransportMessage in
         selector & 0x40 == 0 ? .text(String(decoding: line, as: UTF8.self)) : .binary(Array(line))
     }
     let handshake = #"0{"sid":"a","upgrades":[],"pingInterval":25000,"pingTimeout":20000}"#
-    let opening: [WebSocketMessage] = transformer == .engineIO ? [.text(handshake)] : []
+    let opening: [TransportMessage] = transformer == .engineIO ? [.text(handshake)] : []
     let isDone = DispatchSemaphore(value: 0)
     // The tasks need no other thread of this function, so the semaphore cannot deadlock.
     Task {

@@ -6,7 +6,7 @@ import RealtimeCore
 import RealtimeTesting
 
 /// A client that sends the fuzzer's frames.
-final class RawClient: WebSocketEvents {
+final class RawClient: MessageEvents {
     let frames = EventRecorder<String>()
     private let isOver = Lock(false)
 
@@ -20,11 +20,11 @@ final class RawClient: WebSocketEvents {
 }
 
 /// A server that sends the fuzzer's frames to its first connection, and establishes every connection.
-final class RawServer: ListenerHandler, WebSocketEvents {
+final class RawServer: ListenerHandler, MessageEvents {
     static let established = #"{"event":"pusher:connection_established","data":"{\"socket_id\":\"1.2\"}"}"#
 
     private let first: Lock<[String]>
-    private let connection = Lock<(any WebSocketConnection)?>(nil)
+    private let connection = Lock<(any MessageConnection)?>(nil)
 
     init(_ frames: [String]) {
         self.first = Lock(frames)
@@ -35,7 +35,7 @@ final class RawServer: ListenerHandler, WebSocketEvents {
     func closed(_ id: ConnectionID, _ reason: CloseReason) {}
     func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {}
 
-    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         self.connection.withLock { $0 = connection }
         return self
     }

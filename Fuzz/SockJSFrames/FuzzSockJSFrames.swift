@@ -15,7 +15,7 @@ public func fuzzSockJSFrames(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CI
         precondition(packets.isEmpty || problems == 0, "a part of an invalid message is reported")
         guard !packets.isEmpty else { continue }
         let other: PrimusFraming = side == .client ? .sockJS(.server) : .sockJS(.client)
-        let written = other.messages(packets.map { WebSocketMessage(.text, $0) })
+        let written = other.messages(packets.map { TransportMessage(.text, $0) })
         precondition(written.count == 1 && read(.sockJS(side), written[0].bytes) == (packets, 0), "packets change")
     }
     if let frame = try? bytes.withUnsafeBufferPointer({ try SockJSFrame(parsing: UnsafeRawBufferPointer($0)) }) {

@@ -34,7 +34,7 @@ public func fuzzSockJSStream(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CI
 }
 
 /// Reads a response in pieces, and whether all of it was read.
-private func read(_ body: [UInt8], _ limit: Int, pieces: Int) -> ([WebSocketMessage], Bool) {
+private func read(_ body: [UInt8], _ limit: Int, pieces: Int) -> ([TransportMessage], Bool) {
     var reader = SockJSFrameReader(limit: limit)
     var batch = MessageBatch()
     do throws(SockJSError) {

@@ -2,7 +2,7 @@ import RealtimeCore
 import RealtimeSockets
 
 struct DecodedFrames: Equatable {
-    var messages: [WebSocketMessage] = []
+    var messages: [TransportMessage] = []
     var end: FrameDecoder.End?
 }
 
@@ -29,7 +29,7 @@ func decode(_ pieces: [UnsafeRawBufferPointer], _ role: WebSocketRole) -> Decode
 }
 
 /// Encodes the messages and decodes the result, which must contain the same messages.
-func checkRoundTrip(_ messages: [WebSocketMessage], _ role: WebSocketRole) {
+func checkRoundTrip(_ messages: [TransportMessage], _ role: WebSocketRole) {
     var output: [UInt8] = []
     for message in messages {
         FrameEncoder.append(message.kind, message.bytes, mask: role == .server ? 0x8040_2010 : nil, to: &output)

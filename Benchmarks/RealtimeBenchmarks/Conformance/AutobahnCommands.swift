@@ -99,8 +99,8 @@ struct AutobahnServerCommand: Command {
 }
 
 /// Handles one WebSocket: echoes messages, or keeps the first text message.
-private final class EchoHandler: WebSocketEvents {
-    let connection = Lock<(any WebSocketConnection)?>(nil)
+private final class EchoHandler: MessageEvents {
+    let connection = Lock<(any MessageConnection)?>(nil)
     private let text = Lock<String?>(nil)
     private let end = Waiter<Void>()
     private let echoes: Bool
@@ -138,7 +138,7 @@ private final class EchoServer: ListenerHandler {
 
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
 
-    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         let handler = EchoHandler(echoes: true)
         handler.connection.withLock { $0 = connection }
         return handler

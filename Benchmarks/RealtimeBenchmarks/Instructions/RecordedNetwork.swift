@@ -29,19 +29,19 @@ enum RecordedPeer {
     /// The frames that follow the handshake.
     var opening: [UInt8] {
         switch self {
-        case .pusher: LoadHub.frame(WebSocketMessage(.text, LoadMessage.greeting(1)), mask: nil)
+        case .pusher: LoadHub.frame(TransportMessage(.text, LoadMessage.greeting(1)), mask: nil)
         case .hub: []
         case .primus(let primus): primus.opening
         }
     }
 
     /// Appends the answers to a message, as frames.
-    mutating func answer(_ message: WebSocketMessage, _ output: inout [UInt8]) {
+    mutating func answer(_ message: TransportMessage, _ output: inout [UInt8]) {
         switch self {
         case .pusher:
             guard message.bytes.containsText("pusher:subscribe") else { return }
             for channel in [LoadMessage.channel(0), LoadMessage.privateChannel] where message.bytes.containsText(#""\#(channel)""#) {
-                output += LoadHub.frame(WebSocketMessage(.text, LoadMessage.subscribed(to: channel)), mask: nil)
+                output += LoadHub.frame(TransportMessage(.text, LoadMessage.subscribed(to: channel)), mask: nil)
             }
         case .hub(var hub):
             _ = hub.receive(message, &output)
@@ -59,23 +59,23 @@ extension [UInt8] {
 /// A client's connection whose reads are recorded or answered in the process. It decodes and encodes frames as a socket's connection does.
 ///
 /// `@unchecked Sendable`: the process has one thread.
-final class RecordedConnection: WebSocketConnection, @unchecked Sendable {
+final class RecordedConnection: MessageConnection, @unchecked Sendable {
     private let id: ConnectionID
-    private let events: any WebSocketEvents
+    private let events: any MessageEvents
     private var peer: RecordedPeer
     private var machine = WebSocketMachine(role: .client, messageLimit: 16 << 20)
     private var batch = MessageBatch()
     /// The frames that the client has written. The memory is used again, as that of a socket's buffer.
     private var output: [UInt8] = []
     /// The messages that the peer has not answered.
-    private var unanswered: [WebSocketMessage] = []
+    private var unanswered: [TransportMessage] = []
     private var pendingRead: [UInt8] = []
     /// Whether the peer answers. If not, what the client sends is dropped.
     var isAnswering = true
     /// The number of messages that the client has sent.
     private(set) var sentCount = 0
 
-    init(_ request: WebSocketRequest, _ id: ConnectionID, _ events: any WebSocketEvents) {
+    init(_ request: WebSocketRequest, _ id: ConnectionID, _ events: any MessageEvents) {
         self.id = id
         self.events = events
         self.peer = RecordedPeer(target: request.endpoint.requestTarget)
@@ -86,7 +86,7 @@ final class RecordedConnection: WebSocketConnection, @unchecked Sendable {
         self.pendingRead += self.peer.opening
     }
 
-    func enqueue(_ message: WebSocketMessage) {
+    func enqueue(_ message: TransportMessage) {
         _ = self.machine.send(message, output: &self.output)
         self.sentCount += 1
         if self.isAnswering { self.unanswered.append(message) }
@@ -137,7 +137,7 @@ final class RecordedNetwork: WebSocketTransport, @unchecked Sendable {
         return Transports(webSocket: self, http: InMemoryNetwork(time: time).http, time: time, epoch: 0, seed: { 1 })
     }
 
-    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
+    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any MessageEvents) -> any MessageConnection {
         let connection = RecordedConnection(request, id, events)
         self.connection = connection
         return connection

@@ -114,7 +114,7 @@ extension InstructionCounts {
         hub.on(LoadHub.Method.echo) { (_, _: Int, note: String) in note }
         let address = try await server.start(on: network.listener())
         let sockets = (0..<count).map { _ in CountingSocket(network, address, BenchHub.path, arrivals) }
-        for socket in sockets { socket.send(WebSocketMessage(.text, HubHandshake.request(.json, version: 1))) }
+        for socket in sockets { socket.send(TransportMessage(.text, HubHandshake.request(.json, version: 1))) }
         arrivals.reset()
         return (hub, server, sockets, arrivals)
     }
@@ -132,9 +132,9 @@ extension InstructionCounts {
 /// A client's end of a connection that counts what arrives, without a protocol.
 ///
 /// `@unchecked Sendable`: the process has one thread.
-private final class CountingSocket: WebSocketEvents, @unchecked Sendable {
+private final class CountingSocket: MessageEvents, @unchecked Sendable {
     private let arrivals: Arrivals
-    private var connection: (any WebSocketConnection)?
+    private var connection: (any MessageConnection)?
     /// The first message.
     private(set) var first: [UInt8] = []
 
@@ -146,7 +146,7 @@ private final class CountingSocket: WebSocketEvents, @unchecked Sendable {
         connection.open()
     }
 
-    func send(_ message: WebSocketMessage) {
+    func send(_ message: TransportMessage) {
         self.connection?.enqueue(message)
         self.connection?.flush()
     }

@@ -65,7 +65,7 @@ struct LoadHub: Sendable {
     private func frame(_ message: HubMessage) -> [UInt8] { self.frame(HubMessageWriter.message(message, self.format)) }
 
     /// Returns a message as it is sent: as a frame, or as an event in a chunk of its own.
-    private func frame(_ message: WebSocketMessage) -> [UInt8] {
+    private func frame(_ message: TransportMessage) -> [UInt8] {
         switch self.transport {
         case .webSockets: Self.frame(message, mask: nil)
         case .serverSentEvents: LoadHTTP.event(message.bytes)
@@ -73,7 +73,7 @@ struct LoadHub: Sendable {
         }
     }
 
-    static func frame(_ message: WebSocketMessage, mask: UInt32?) -> [UInt8] {
+    static func frame(_ message: TransportMessage, mask: UInt32?) -> [UInt8] {
         var frame: [UInt8] = []
         FrameEncoder.append(message.kind, message.bytes, mask: mask, to: &frame)
         return frame
@@ -82,13 +82,13 @@ struct LoadHub: Sendable {
     /// Handles a WebSocket message or the body of a request, and appends the replies as they are sent.
     ///
     /// - Returns: The items that the client asks for.
-    mutating func receive(_ message: WebSocketMessage, _ output: inout [UInt8]) -> Items? {
+    mutating func receive(_ message: TransportMessage, _ output: inout [UInt8]) -> Items? {
         guard [.text, .binary].contains(message.kind) else { return nil }
         guard self.reader != nil else {
             let request = message.bytes.withUnsafeBytes { try? HubHandshake.parseRequest($0) }
             self.format = request.flatMap { HubFormat(protocolName: $0.protocolName) } ?? .json
             self.reader = HubMessageReader(self.format, messageLimit: 1 << 20)
-            let response = WebSocketMessage(self.format.messageKind, HubHandshake.response(error: nil))
+            let response = TransportMessage(self.format.messageKind, HubHandshake.response(error: nil))
             output += self.frame(response)
             return nil
         }
@@ -158,7 +158,7 @@ struct BareInvocations: BareMessages {
     }
 
     var hello: [UInt8] {
-        LoadHub.frame(WebSocketMessage(self.format.messageKind, HubHandshake.request(self.format, version: 1)), mask: 0x1234_5678)
+        LoadHub.frame(TransportMessage(self.format.messageKind, HubHandshake.request(self.format, version: 1)), mask: 0x1234_5678)
     }
 
     mutating func read(_ message: UnsafeRawBufferPointer) -> Int? {

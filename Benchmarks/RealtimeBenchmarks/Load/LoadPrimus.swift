@@ -87,8 +87,8 @@ struct LoadPrimus: Sendable {
     static let requests = "requests"
 
     /// Returns a message with the size of an event of Pusher, or, where the encoding has no value of this size, one byte less.
-    static func price(_ coding: PrimusCoding) -> WebSocketMessage? {
-        var largest: WebSocketMessage?
+    static func price(_ coding: PrimusCoding) -> TransportMessage? {
+        var largest: TransportMessage?
         for count in 0..<LoadMessage.size {
             let value: PrimusValue = [
                 "symbol": "ACME", "price": 1234.56, "volume": 98765, "side": "buy", "time": 1_712_345_678_901,
@@ -103,7 +103,7 @@ struct LoadPrimus: Sendable {
     /// Handles a WebSocket message, and appends the replies as they are sent.
     ///
     /// - Returns: The messages that the client asks for.
-    func receive(_ message: WebSocketMessage, _ output: inout [UInt8]) -> LoadConnection.Burst? {
+    func receive(_ message: TransportMessage, _ output: inout [UInt8]) -> LoadConnection.Burst? {
         let (replies, count) = self.receive(message)
         for reply in replies { output += LoadHub.frame(reply, mask: nil) }
         guard count > 0, let price = self.price else { return nil }
@@ -113,7 +113,7 @@ struct LoadPrimus: Sendable {
     }
 
     /// A message of a burst, as it is sent.
-    var price: WebSocketMessage? { Self.prices[self.coding.kind].flatMap { self.framing.messages([$0]).first } }
+    var price: TransportMessage? { Self.prices[self.coding.kind].flatMap { self.framing.messages([$0]).first } }
 
     /// The messages of bursts, by the kinds of the encodings. Only the time of the client is measured, but an idle client needs more of it.
     private static let prices = Dictionary(
@@ -125,15 +125,15 @@ struct LoadPrimus: Sendable {
     ///   - message: The message.
     ///   - requests: The number of requests of the session.
     /// - Returns: The replies as they are sent, and the number of messages that the client asks for.
-    func receive(_ message: WebSocketMessage, requests: Int = 0) -> (replies: [WebSocketMessage], burst: Int) {
+    func receive(_ message: TransportMessage, requests: Int = 0) -> (replies: [TransportMessage], burst: Int) {
         // A client is open when the server has answered.
-        if message.kind == .ping { return ([WebSocketMessage(.pong, message.bytes)], 0) }
+        if message.kind == .ping { return ([TransportMessage(.pong, message.bytes)], 0) }
         guard [.text, .binary].contains(message.kind) else { return ([], 0) }
-        var (replies, packets) = ([WebSocketMessage](), [WebSocketMessage]())
+        var (replies, packets) = ([TransportMessage](), [TransportMessage]())
         message.bytes.withUnsafeBytes { bytes in
             self.framing.read(message.kind, bytes) { event in
                 switch event {
-                case .packet(let kind, let bytes): packets.append(WebSocketMessage(kind, Array(bytes)))
+                case .packet(let kind, let bytes): packets.append(TransportMessage(kind, Array(bytes)))
                 case .ping(let text): if let pong = self.framing.pong(text) { replies.append(pong) }
                 default: break
                 }
@@ -154,7 +154,7 @@ struct LoadPrimus: Sendable {
         return (replies, burst)
     }
 
-    private func acknowledgement(_ id: Int64, _ arguments: PrimusArguments) -> [WebSocketMessage] {
+    private func acknowledgement(_ id: Int64, _ arguments: PrimusArguments) -> [TransportMessage] {
         guard let values = try? PrimusArguments(nil, values: arguments.values(), in: self.coding),
             let packet = try? PrimusPluginWriter(self.coding).message(.emitter(.acknowledgement(id: id, values)))
         else { return [] }

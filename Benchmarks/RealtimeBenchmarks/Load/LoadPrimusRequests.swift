@@ -13,7 +13,7 @@ final class LoadPrimusRequests: Sendable {
         /// The poll that waits, or the stream.
         var place: Place?
         /// The messages of the next poll.
-        var messages: [WebSocketMessage] = []
+        var messages: [TransportMessage] = []
         /// The number of messages in the polls after it, with ``LoadHTTP/messagesPerPoll`` messages each.
         var remaining = 0
         /// The requests after the handshake.
@@ -137,7 +137,7 @@ final class LoadPrimusRequests: Sendable {
 
     // MARK: Messages
 
-    private func receive(_ message: WebSocketMessage, _ session: inout Session) {
+    private func receive(_ message: TransportMessage, _ session: inout Session) {
         let (replies, count) = session.primus.receive(message, requests: session.requests)
         guard session.isStream else {
             session.messages += replies

@@ -47,15 +47,15 @@ struct HTTPReceiveBench {
         Endpoint(scheme: "http", host: "127.0.0.1", port: self.fixture.port, target: target)
     }
 
-    private func webSocket(_ events: any WebSocketEvents) -> any WebSocketConnection {
+    private func webSocket(_ events: any MessageEvents) -> any MessageConnection {
         SocketWebSocketTransport().makeConnection(
             WebSocketRequest(self.endpoint(BareEvents.target).webSocket), id: ConnectionID(rawValue: 1), events: events)
     }
 
-    private func overHTTP(_ rules: ReceivingRules, _ events: any WebSocketEvents) -> any WebSocketConnection {
+    private func overHTTP(_ rules: ReceivingRules, _ events: any MessageEvents) -> any MessageConnection {
         let transports = Transports(webSocket: SocketWebSocketTransport(), http: SocketHTTPTransport(), time: EventLoop.shared)
-        return HTTPConnection(
-            rules, in: .init(transports, cookies: HTTPClient.Cookies()), id: ConnectionID(rawValue: 1), events: events)
+        return HTTPMessageConnection(
+            rules, in: .init(transports, cookies: RedirectingHTTP.Cookies()), id: ConnectionID(rawValue: 1), events: events)
     }
 
     /// Receives messages, and returns the processor time per message in nanoseconds.
@@ -67,7 +67,7 @@ struct HTTPReceiveBench {
     ///   - connect: Creates the connection.
     private func run(
         _ messages: Int, _ content: LoadContent?, asks: Bool = false,
-        _ connect: (any WebSocketEvents) -> any WebSocketConnection
+        _ connect: (any MessageEvents) -> any MessageConnection
     ) async throws(ToolFailure) -> Double {
         let counter = MessageCounter(expectedCount: messages, asks: asks)
         let connection = connect(counter)
@@ -86,8 +86,8 @@ struct HTTPReceiveBench {
 }
 
 /// Counts the messages of a connection.
-private final class MessageCounter: WebSocketEvents {
-    let connection = Lock<(any WebSocketConnection)?>(nil)
+private final class MessageCounter: MessageEvents {
+    let connection = Lock<(any MessageConnection)?>(nil)
     let opened = Waiter<Void>()
     /// Receives the process's time when the last message was counted, or NaN when the connection is lost.
     let finished = Waiter<Double>()
@@ -132,7 +132,7 @@ private final class MessageCounter: WebSocketEvents {
 }
 
 /// The rules of a stream of Server-Sent Events, and of polling with a message on each line.
-private struct ReceivingRules: HTTPConnectionRules {
+private struct ReceivingRules: HTTPMessageConnectionRules {
     private static let lineFeed = UInt8(ascii: "\n")
 
     let bodyLimit: Int? = nil
@@ -182,7 +182,7 @@ private struct ReceivingRules: HTTPConnectionRules {
         self.isStream ? .end(.transport(TransportError(.closed, "The stream has ended."))) : .proceed
     }
 
-    func sendingRequest(_ messages: ArraySlice<WebSocketMessage>) -> (request: HTTPRequest, count: Int) {
+    func sendingRequest(_ messages: ArraySlice<TransportMessage>) -> (request: HTTPRequest, count: Int) {
         (HTTPRequest("POST", self.endpoint), messages.count)
     }
 

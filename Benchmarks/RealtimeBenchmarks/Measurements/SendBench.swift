@@ -99,7 +99,7 @@ final class BurstRecorder {
 /// A socket transport that keeps its last connection, to count that connection's writes.
 final class CountingTransport: WebSocketTransport {
     private let sockets = SocketWebSocketTransport()
-    private let last = Lock<(any WebSocketConnection)?>(nil)
+    private let last = Lock<(any MessageConnection)?>(nil)
 
     var transports: Transports {
         Transports(webSocket: self, http: InMemoryNetwork(time: EventLoop.shared).http, time: EventLoop.shared)
@@ -107,7 +107,7 @@ final class CountingTransport: WebSocketTransport {
 
     var writes: Int { self.last.withLock { $0 }.map { SocketWebSocketTransport.writes(of: $0) } ?? 0 }
 
-    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
+    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any MessageEvents) -> any MessageConnection {
         let connection = self.sockets.makeConnection(request, id: id, events: events)
         self.last.withLock { $0 = connection }
         return connection

@@ -12,7 +12,7 @@ internal import FoundationNetworking
 ///   new ──open──▶ connecting ──opened──▶ open ──close──▶ closing ──▶ ended
 ///                     └───── completed, abandon, in any state ────────▲
 /// ```
-final class URLSessionWebSocket: WebSocketConnection {
+final class URLSessionWebSocket: MessageConnection {
     private enum Phase: Sendable {
         case new, connecting, open
         /// The close frame is sent once all messages are.
@@ -22,9 +22,9 @@ final class URLSessionWebSocket: WebSocketConnection {
 
     private struct State: Sendable {
         var phase = Phase.new
-        var events: (any WebSocketEvents)?
+        var events: (any MessageEvents)?
         var task: URLSessionWebSocketTask?
-        var outgoing: [WebSocketMessage] = []
+        var outgoing: [TransportMessage] = []
         /// One thread sends at a time, to keep the order of the messages.
         var isSending = false
         /// The number of messages that the system has not sent yet.
@@ -41,7 +41,7 @@ final class URLSessionWebSocket: WebSocketConnection {
         var hasSentClose = false
 
         /// Enqueues a message, unless more bytes than the limit wait. The next flush ends the connection then.
-        mutating func accept(_ message: WebSocketMessage) {
+        mutating func accept(_ message: TransportMessage) {
             guard self.output.accept(message.bytes.count) else { return self.isOverLimit = true }
             self.outgoing.append(message)
         }
@@ -64,7 +64,7 @@ final class URLSessionWebSocket: WebSocketConnection {
         }
 
         /// Takes the messages to send now. The caller sends them and then clears `isSending`.
-        mutating func takeOutgoing() -> (URLSessionWebSocketTask, [WebSocketMessage])? {
+        mutating func takeOutgoing() -> (URLSessionWebSocketTask, [TransportMessage])? {
             switch self.phase {
             case .open, .closing: break
             case .new, .connecting, .ended: return nil
@@ -85,7 +85,7 @@ final class URLSessionWebSocket: WebSocketConnection {
     private let id: ConnectionID
     private let state: Lock<State>
 
-    init(_ host: SharedURLSession, _ request: WebSocketRequest, _ id: ConnectionID, _ events: any WebSocketEvents) {
+    init(_ host: SharedURLSession, _ request: WebSocketRequest, _ id: ConnectionID, _ events: any MessageEvents) {
         self.host = host
         self.request = request
         self.id = id
@@ -120,7 +120,7 @@ final class URLSessionWebSocket: WebSocketConnection {
         if isConnecting { task.resume() } else { task.cancel() }
     }
 
-    func enqueue(_ message: WebSocketMessage) {
+    func enqueue(_ message: TransportMessage) {
         self.state.withLock { state in
             switch state.phase {
             case .new, .connecting, .open: state.accept(message)
@@ -169,7 +169,7 @@ final class URLSessionWebSocket: WebSocketConnection {
     }
 
     func abandon() {
-        let (task, events) = self.state.withLock { state -> (URLSessionWebSocketTask?, (any WebSocketEvents)?) in
+        let (task, events) = self.state.withLock { state -> (URLSessionWebSocketTask?, (any MessageEvents)?) in
             state.phase = .ended
             state.outgoing = []
             return (state.task.take(), state.events.take())
@@ -181,7 +181,7 @@ final class URLSessionWebSocket: WebSocketConnection {
 
     // MARK: Sending
 
-    private func send(_ message: WebSocketMessage, _ task: URLSessionWebSocketTask) {
+    private func send(_ message: TransportMessage, _ task: URLSessionWebSocketTask) {
         let count = message.bytes.count
         switch message.kind {
         case .text: task.send(.string(String(decoding: message.bytes, as: UTF8.self))) { _ in self.sent(count) }
@@ -190,7 +190,7 @@ final class URLSessionWebSocket: WebSocketConnection {
             self.state.withLock { $0.confirm(count) }
             task.sendPing { error in
                 guard error == nil else { return }
-                self.host.perform { self.deliver(WebSocketMessage(.pong, [])) }
+                self.host.perform { self.deliver(TransportMessage(.pong, [])) }
             }
         case .pong:
             // The system responds to pings itself and has no API to send a pong.
@@ -209,7 +209,7 @@ final class URLSessionWebSocket: WebSocketConnection {
     private func reportBacklog() {
         guard self.state.withLock({ $0.mustReport() }) else { return }
         self.host.perform {
-            let (events, change, error) = self.state.withLock { state -> ((any WebSocketEvents)?, Bool?, TransportError?) in
+            let (events, change, error) = self.state.withLock { state -> ((any MessageEvents)?, Bool?, TransportError?) in
                 state.isReportPending = false
                 return (state.events, state.output.takeChange(), state.isOverLimit ? state.output.error : nil)
             }
@@ -266,7 +266,7 @@ final class URLSessionWebSocket: WebSocketConnection {
         }
     }
 
-    private func deliver(_ message: WebSocketMessage) {
+    private func deliver(_ message: TransportMessage) {
         let events = self.state.withLock { $0.events }
         events?.received(self.id, MessageBatch(CollectionOfOne(message)))
     }
@@ -285,7 +285,7 @@ final class URLSessionWebSocket: WebSocketConnection {
     }
 
     private func end(_ reason: CloseReason) {
-        let events = self.state.withLock { state -> (any WebSocketEvents)? in
+        let events = self.state.withLock { state -> (any MessageEvents)? in
             state.phase = .ended
             state.outgoing = []
             state.task = nil
@@ -307,7 +307,7 @@ final class URLSessionWebSocket: WebSocketConnection {
 
 extension URLSessionWebSocket: TaskHandler {
     func opened(_ head: HTTPResponseHead) {
-        let events = self.state.withLock { state -> (any WebSocketEvents)? in
+        let events = self.state.withLock { state -> (any MessageEvents)? in
             guard case .connecting = state.phase else { return nil }
             state.phase = .open
             return state.events

@@ -10,7 +10,7 @@ package struct URLSessionWebSocketTransport: WebSocketTransport {
 
     package init() {}
 
-    package func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
+    package func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any MessageEvents) -> any MessageConnection {
         URLSessionWebSocket(self.host, request, id, events)
     }
 }

@@ -13,7 +13,7 @@
 @_exported public import class RealtimeCore.ListenerRouter
 @_exported public import struct RealtimeCore.LogSink
 @_exported public import struct RealtimeCore.TransportError
-@_exported public import struct RealtimeCore.WebSocketMessage
+@_exported public import struct RealtimeCore.TransportMessage
 @_exported public import struct PrimusWire.PrimusDate
 @_exported public import protocol PrimusWire.PrimusParser
 @_exported public import enum PrimusWire.PrimusParserKind

@@ -227,7 +227,7 @@ public final class PrimusServer: Sendable {
         let (server, transform) = (self.sparkServer, self.configuration.transformIncoming)
         return self.observe(
             "onMessage", .messages, executor,
-            { (message: (PrimusSparkInfo, WebSocketMessage)) in
+            { (message: (PrimusSparkInfo, TransportMessage)) in
                 let spark = PrimusSpark(message.0, of: server)
                 guard let transform, let value = try? server.coding.value(of: message.1) else {
                     return handler(PrimusServerMessage(spark, message.1))
@@ -276,7 +276,7 @@ public final class PrimusServer: Sendable {
 
     /// Sends a message to a client unchanged, without the framing of the transformer, whether or not it is valid, and regardless of ``faults``.
     /// Does nothing if no client has the ID.
-    public func sendRaw(_ message: WebSocketMessage, to id: String) { self.server.connections.sendUnaffected(message, to: id) }
+    public func sendRaw(_ message: TransportMessage, to id: String) { self.server.connections.sendUnaffected(message, to: id) }
 
     // MARK: Registrations
 

@@ -245,7 +245,7 @@ extension PrimusServerHandler {
 
     private func open(_ id: String, _ request: HTTPRequestHead) -> any ServedRequests {
         let key = ByteString(id)
-        let session = HTTPServedConnection(
+        let session = ServedHTTPMessages(
             SockJSServedRules(self.configuration, self.encodings, onClose: { [weak self] in self?.remember($0, of: key) }), time: self.time,
             backlogBytes: self.configuration.sessionBacklogLimit, sharedBacklog: self.sharedBacklog,
             onEnd: { [weak self] _ in self?.forget(key) })
@@ -259,7 +259,7 @@ extension PrimusServerHandler {
         // A stream waits for messages with its first request.
         if SockJSServedRules.transport(of: request) == .xhr { self.unreadSessions.withLock { $0.add(key) } }
         let divided = DividedConnection(session, session.id, SockJSMessageDivider(areValid: true), time: self.time)
-        let adopted: any WebSocketConnection = self.trace.map { TracedConnection(divided, session.id, $0) } ?? divided
+        let adopted: any MessageConnection = self.trace.map { TracedConnection(divided, session.id, $0) } ?? divided
         let events = self.connections.adopt(adopted, id: session.id) { machine, _, _ in
             machine.accepted(session.id, .sockJS(.server), request, overHTTP: true)
         }

@@ -188,7 +188,7 @@ final class PrimusServerHandler: ListenerHandler {
         }
     }
 
-    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         if self.configuration.transformer == .engineIO, let sid = request.field("sid"), let session = self.engineIOSession(sid) {
             self.unreadSessions.withLock { $0.remove(ByteString(sid)) }
             session.upgrade(connection, id: id)

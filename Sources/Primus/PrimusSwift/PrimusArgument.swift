@@ -7,7 +7,7 @@ enum PrimusArgument: Sendable {
     case value(PrimusValue)
     case error(PrimusError)
     /// A packet, in the encoding of the parser.
-    case packet(WebSocketMessage)
+    case packet(TransportMessage)
     /// Another object: of the library, or of the application that has emitted the event.
     case object(any Sendable)
 

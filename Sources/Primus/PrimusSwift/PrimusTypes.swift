@@ -180,7 +180,7 @@ struct ParserAdapter: PrimusParser {
         (self.parser, self.name) = (type.init(), "\(type)")
     }
 
-    func encode(_ value: PrimusValue) throws -> WebSocketMessage {
+    func encode(_ value: PrimusValue) throws -> TransportMessage {
         let packet = try self.result { self.parser.encode(FoundationValue.object(value), callback: $0) }
         switch packet {
         case let text as String: return .text(text)
@@ -189,7 +189,7 @@ struct ParserAdapter: PrimusParser {
         }
     }
 
-    func decode(_ packet: WebSocketMessage) throws -> PrimusValue {
+    func decode(_ packet: TransportMessage) throws -> PrimusValue {
         let object: Any = packet.kind == .text ? String(decoding: packet.bytes, as: UTF8.self) : Data(packet.bytes)
         return try FoundationValue.value(try self.result { self.parser.decode(object, callback: $0) } ?? NSNull())
     }

@@ -21,7 +21,7 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
 
         struct Current: Sendable {
             var id: ConnectionID
-            var connection: any RealtimeCore.WebSocketConnection
+            var connection: any MessageConnection
             /// The number of the use that connected.
             var use: UInt64
             /// The engine's connection that receives the events, if the transport is used directly.
@@ -190,7 +190,7 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
 
     /// - Parameter use: The use that connects, or `nil` for the application.
     final func connect(for use: UInt64?) {
-        typealias Connection = any RealtimeCore.WebSocketConnection
+        typealias Connection = any MessageConnection
         let endpoint = Result { () throws(TransportError) in try Endpoint(self.url.absoluteString) }
         let (connection, replaced) = self.state.withLock { state -> (Connection?, Connection?) in
             if let use, !state.isCurrent(use) { return (nil, nil) }
@@ -248,7 +248,7 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
     }
 
     /// Sends a ping.
-    open func ping() { self.send(WebSocketMessage(.ping, Array("ping".utf8))) }
+    open func ping() { self.send(TransportMessage(.ping, Array("ping".utf8))) }
 
     /// Disconnects. The delegate is informed immediately, without waiting for the server.
     ///
@@ -292,10 +292,10 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
     }
 
     /// - Parameter use: The use that sends, or `nil` for the application.
-    final func send(_ message: WebSocketMessage, for use: UInt64? = nil) {
+    final func send(_ message: TransportMessage, for use: UInt64? = nil) {
         let connection = self.state.withLock { state in
             guard let current = state.current, use == nil || (use == current.use && state.isCurrent(current.use)) else {
-                return nil as (any RealtimeCore.WebSocketConnection)?
+                return nil as (any MessageConnection)?
             }
             return current.connection
         }
@@ -345,7 +345,7 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
     /// Makes a connection of the transport for an engine; see ``SocketUse/direct(_:for:)``. The methods of the socket then act on it.
     final func makeConnection(
         for directUse: any DirectUse
-    ) throws(TransportError) -> (connection: any RealtimeCore.WebSocketConnection, use: UInt64, (any RealtimeCore.WebSocketConnection)?) {
+    ) throws(TransportError) -> (connection: any MessageConnection, use: UInt64, (any MessageConnection)?) {
         let request = self.request(try Endpoint(self.url.absoluteString))
         return self.state.withLock { state in
             let id = state.counter.next()
@@ -371,7 +371,7 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
     // MARK: Events
 
     /// Receives the events of the connections. It isn't the socket, because a connection retains it.
-    private final class Events: WebSocketEvents {
+    private final class Events: MessageEvents {
         /// `nonisolated(unsafe)`: written once, and the runtime protects weak references.
         private nonisolated(unsafe) weak var socket: NWWebSocket?
 
@@ -438,7 +438,7 @@ open class NWWebSocket: WebSocketConnection, @unchecked Sendable {
 
     /// Returns the delegate if the connection is the current one, and records the event.
     private func current(for event: Event, of id: ConnectionID) -> (any WebSocketConnectionDelegate)? {
-        var resumed: (any RealtimeCore.WebSocketConnection)?
+        var resumed: (any MessageConnection)?
         // Released after the lock.
         var ended: (current: State.Current, pings: PingTimer?)?
         defer {

@@ -5,7 +5,7 @@ import Network
 #endif
 
 /// An engine's connection that uses the transport of a socket directly. It receives the events instead of the delegate.
-package protocol DirectUse: WebSocketEvents {
+package protocol DirectUse: MessageEvents {
     /// The application has disconnected the socket.
     func socketDisconnected(_ code: CloseCode)
 }
@@ -22,14 +22,14 @@ package struct SocketUse: Sendable {
     package let socket: NWWebSocket
     private let number: UInt64
     /// The connection, if the transport is used directly.
-    private let connection: (any RealtimeCore.WebSocketConnection)?
+    private let connection: (any MessageConnection)?
 
     /// Begins a use of a socket, and ends the one before.
     package init(_ socket: NWWebSocket) {
         self.init(socket: socket, number: socket.beginUse(), connection: nil)
     }
 
-    private init(socket: NWWebSocket, number: UInt64, connection: (any RealtimeCore.WebSocketConnection)?) {
+    private init(socket: NWWebSocket, number: UInt64, connection: (any MessageConnection)?) {
         self.socket = socket
         self.number = number
         self.connection = connection
@@ -44,7 +44,7 @@ package struct SocketUse: Sendable {
     /// - Throws: A ``TransportError`` if the URL of the socket is invalid.
     package static func direct(
         _ socket: NWWebSocket, for events: any DirectUse
-    ) throws(TransportError) -> (use: SocketUse, replaced: (any RealtimeCore.WebSocketConnection)?) {
+    ) throws(TransportError) -> (use: SocketUse, replaced: (any MessageConnection)?) {
         let (connection, number, replaced) = try socket.makeConnection(for: events)
         return (SocketUse(socket: socket, number: number, connection: connection), replaced)
     }
@@ -65,7 +65,7 @@ package struct SocketUse: Sendable {
     }
 
     /// Sends a text message, at the latest with ``flush()``.
-    package func send(_ message: WebSocketMessage) {
+    package func send(_ message: TransportMessage) {
         if let connection { return connection.enqueue(message) }
         guard self.isOverridden else { return self.socket.send(message, for: self.number) }
         if self.socket.state(of: self.number) == .current { self.socket.send(string: String(decoding: message.bytes, as: UTF8.self)) }

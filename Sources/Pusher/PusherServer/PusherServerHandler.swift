@@ -23,7 +23,7 @@ final class PusherServerHandler: ListenerHandler {
         return .accept(subprotocol: nil)
     }
 
-    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         self.connections.adopt(connection, id: id) { machine, now, effects in
             machine.accepted(id, request, now: now, &effects)
         }

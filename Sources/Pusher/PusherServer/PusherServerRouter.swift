@@ -45,7 +45,7 @@ public final class PusherServerRouter: ListenerHandler {
     public func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { self.handler(forKeyIn: request).upgrade(request) }
 
     /// Passes a connection to the server with the key of the app in its path.
-    public func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+    public func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         self.handler(forKeyIn: request).accepted(connection, id: id, request: request)
     }
 

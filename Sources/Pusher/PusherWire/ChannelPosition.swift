@@ -46,7 +46,7 @@ package struct FramePosition {
 /// Frames of the recovery of events, and the names of version 2 of the protocol, which sockudo has added.
 extension PusherFrames {
     /// Returns a request for the events of a channel after a position.
-    package static func resume(_ channel: String, after position: ChannelPosition) -> WebSocketMessage {
+    package static func resume(_ channel: String, after position: ChannelPosition) -> TransportMessage {
         self.nested(EventName.resume, as: .json) { data in
             data.key("channel_positions")
             data.beginObject()
@@ -68,7 +68,7 @@ extension PusherFrames {
     ///   - failed: The channels whose events are not available.
     package static func resumeSucceeded(
         recovered: [(channel: String, replayed: Int, position: ChannelPosition)], failed: [ResumeFailure]
-    ) -> WebSocketMessage {
+    ) -> TransportMessage {
         self.nested(EventName.resumeSucceeded) { data in
             data.key("recovered")
             data.beginArray()
@@ -108,29 +108,29 @@ extension PusherFrames {
     }
 
     /// Returns the notice that the events of a channel are not available.
-    package static func resumeFailed(_ failure: ResumeFailure) -> WebSocketMessage {
+    package static func resumeFailed(_ failure: ResumeFailure) -> TransportMessage {
         self.nested(EventName.resumeFailed, channel: failure.channel) { failure.append(to: &$0) }
     }
 
     /// Adds a position to a frame that an embedded server has encoded.
-    package static func positioned(_ message: WebSocketMessage, at position: ChannelPosition) -> WebSocketMessage {
+    package static func positioned(_ message: TransportMessage, at position: ChannelPosition) -> TransportMessage {
         var bytes = message.bytes
         bytes.removeLast()
         JSONWriter.append(literal: #","stream_id":"#, to: &bytes)
         JSONWriter.append(position.streamID, to: &bytes)
         JSONWriter.append(literal: #","serial":"#, to: &bytes)
         bytes += Array("\(position.serial)}".utf8)
-        return WebSocketMessage(.text, bytes)
+        return TransportMessage(.text, bytes)
     }
 
     /// Returns a frame with the prefix that version 2 has, if its event is one of the protocol.
     ///
     /// A server calls it for each message to each client. For an event of the application, it allocates no memory.
-    package static func version2(_ message: WebSocketMessage) -> WebSocketMessage {
+    package static func version2(_ message: TransportMessage) -> TransportMessage {
         guard message.bytes.count > self.start.count, message.bytes.starts(with: self.start) else { return message }
         switch message.bytes[self.start.count] {
         case UInt8(ascii: ":"), UInt8(ascii: "_"):
-            return WebSocketMessage(.text, self.startInVersion2 + message.bytes[self.start.count...])
+            return TransportMessage(.text, self.startInVersion2 + message.bytes[self.start.count...])
         default: return message
         }
     }

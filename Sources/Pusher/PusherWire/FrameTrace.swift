@@ -27,7 +27,7 @@ package struct FrameTrace: Sendable {
     }
 
     /// Returns the text of a message.
-    package func text(_ kind: WebSocketMessage.Kind, _ payload: ArraySlice<UInt8>) -> String {
+    package func text(_ kind: TransportMessage.Kind, _ payload: ArraySlice<UInt8>) -> String {
         guard kind == .text else { return "\(kind) of \(payload.count) bytes" }
         guard let json = try? JSONValue(parsing: Array(payload)), case .object(let frame) = json else {
             return "\(payload.count) bytes that aren't a JSON object"

@@ -8,11 +8,11 @@ extension PusherFrames {
     // MARK: Client to server
 
     /// A request to send events as deltas. sockudo ignores the algorithms, and uses the algorithm of its settings.
-    package static let enableDeltaCompression = WebSocketMessage.text(
+    package static let enableDeltaCompression = TransportMessage.text(
         #"{"event":"pusher:enable_delta_compression","data":{"algorithms":["fossil"]}}"#)
 
     /// Returns a request for complete events of a channel, because a delta couldn't be applied.
-    package static func deltaSyncError(_ channel: String) -> WebSocketMessage {
+    package static func deltaSyncError(_ channel: String) -> TransportMessage {
         self.nested(EventName.deltaSyncError, as: .json) { data in
             data.key("channel")
             data.value(channel)
@@ -21,7 +21,7 @@ extension PusherFrames {
 
     // MARK: Server to client
 
-    package static func deltaCompressionEnabled() -> WebSocketMessage {
+    package static func deltaCompressionEnabled() -> TransportMessage {
         self.nested(EventName.deltaCompressionEnabled, as: .json) { data in
             data.key("enabled")
             data.value(true)
@@ -35,7 +35,7 @@ extension PusherFrames {
     /// - Parameters:
     ///   - sequence: The number of the event.
     ///   - base: The number of the earlier event.
-    package static func delta(_ event: String, channel: String, _ delta: [UInt8], sequence: Int, base: Int) -> WebSocketMessage {
+    package static func delta(_ event: String, channel: String, _ delta: [UInt8], sequence: Int, base: Int) -> TransportMessage {
         self.nested(EventName.delta, channel: channel, as: .json) { data in
             data.key("event")
             data.value(event)
@@ -51,7 +51,7 @@ extension PusherFrames {
     }
 
     /// Adds the number of a complete event, to which later deltas refer, to a frame that an embedded server has encoded.
-    package static func sequenced(_ message: WebSocketMessage, _ sequence: Int) -> WebSocketMessage {
+    package static func sequenced(_ message: TransportMessage, _ sequence: Int) -> TransportMessage {
         self.adding(to: message) { bytes in
             JSONWriter.append(literal: #""__delta_seq":"#, to: &bytes)
             bytes += "\(sequence)".utf8
@@ -59,7 +59,7 @@ extension PusherFrames {
     }
 
     /// Adds the tags of an event to a frame that an embedded server has encoded.
-    package static func tagged(_ message: WebSocketMessage, _ tags: EventTags) -> WebSocketMessage {
+    package static func tagged(_ message: TransportMessage, _ tags: EventTags) -> TransportMessage {
         self.adding(to: message) { bytes in
             JSONWriter.append(literal: #""tags":"#, to: &bytes)
             var json = JSONWriter(bytes)
@@ -68,13 +68,13 @@ extension PusherFrames {
         }
     }
 
-    private static func adding(to message: WebSocketMessage, _ append: (inout [UInt8]) -> Void) -> WebSocketMessage {
+    private static func adding(to message: TransportMessage, _ append: (inout [UInt8]) -> Void) -> TransportMessage {
         var bytes = message.bytes
         bytes.removeLast()
         bytes.append(UInt8(ascii: ","))
         append(&bytes)
         bytes.append(UInt8(ascii: "}"))
-        return WebSocketMessage(.text, bytes)
+        return TransportMessage(.text, bytes)
     }
 }
 

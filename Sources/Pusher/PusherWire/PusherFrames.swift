@@ -5,13 +5,13 @@ package import RealtimeCore
 package enum PusherFrames {
     // MARK: Client to server
 
-    package static let ping = WebSocketMessage.text(#"{"event":"pusher:ping","data":{}}"#)
-    package static let pong = WebSocketMessage.text(#"{"event":"pusher:pong","data":{}}"#)
+    package static let ping = TransportMessage.text(#"{"event":"pusher:ping","data":{}}"#)
+    package static let pong = TransportMessage.text(#"{"event":"pusher:pong","data":{}}"#)
 
     /// Returns a subscription request. `channelData` is sent byte for byte as authorized, because the signature covers it.
     package static func subscribe(
         _ channel: String, auth: String? = nil, channelData: String? = nil, filter: PusherFilter? = nil
-    ) -> WebSocketMessage {
+    ) -> TransportMessage {
         self.frame(EventName.subscribe) { json in
             json.key("data")
             json.beginObject()
@@ -33,7 +33,7 @@ package enum PusherFrames {
         }
     }
 
-    package static func unsubscribe(_ channel: String) -> WebSocketMessage {
+    package static func unsubscribe(_ channel: String) -> TransportMessage {
         self.frame(EventName.unsubscribe) { json in
             json.key("data")
             json.beginObject()
@@ -46,7 +46,7 @@ package enum PusherFrames {
     /// Returns a client event.
     ///
     /// - Parameter data: The data as JSON.
-    package static func clientEvent(_ name: String, channel: String, data: [UInt8]) -> WebSocketMessage {
+    package static func clientEvent(_ name: String, channel: String, data: [UInt8]) -> TransportMessage {
         var bytes = self.beginClientEvent(name, channel: channel, capacity: data.count)
         bytes += data
         return self.endClientEvent(&bytes)
@@ -67,20 +67,20 @@ package enum PusherFrames {
     }
 
     /// Completes the message that ``beginClientEvent(_:channel:capacity:)`` started.
-    package static func endClientEvent(_ bytes: inout [UInt8]) -> WebSocketMessage {
+    package static func endClientEvent(_ bytes: inout [UInt8]) -> TransportMessage {
         bytes.append(UInt8(ascii: "}"))
-        return WebSocketMessage(.text, bytes)
+        return TransportMessage(.text, bytes)
     }
 
     // MARK: Server to client
 
     /// Returns a ping of a server that sends its data in this form.
-    package static func ping(_ form: PusherDataForm) -> WebSocketMessage { self.nested(EventName.ping, as: form) { _ in } }
+    package static func ping(_ form: PusherDataForm) -> TransportMessage { self.nested(EventName.ping, as: form) { _ in } }
 
     /// Returns a pong of a server that sends its data in this form.
-    package static func pong(_ form: PusherDataForm) -> WebSocketMessage { self.nested(EventName.pong, as: form) { _ in } }
+    package static func pong(_ form: PusherDataForm) -> TransportMessage { self.nested(EventName.pong, as: form) { _ in } }
 
-    package static func connectionEstablished(socketID: String, activityTimeout: Int) -> WebSocketMessage {
+    package static func connectionEstablished(socketID: String, activityTimeout: Int) -> TransportMessage {
         self.nested(EventName.connectionEstablished) { data in
             data.key("socket_id")
             data.value(socketID)
@@ -91,7 +91,7 @@ package enum PusherFrames {
 
     package static func error(
         _ code: Int?, _ message: String, channel: String? = nil, omitsMissingCode: Bool = false, as form: PusherDataForm = .json
-    ) -> WebSocketMessage {
+    ) -> TransportMessage {
         self.nested(EventName.error, channel: channel, as: form) { data in
             if code != nil || !omitsMissingCode {
                 data.key("code")
@@ -102,7 +102,7 @@ package enum PusherFrames {
         }
     }
 
-    package static func subscriptionSucceeded(_ channel: String, as form: PusherDataForm = .string) -> WebSocketMessage {
+    package static func subscriptionSucceeded(_ channel: String, as form: PusherDataForm = .string) -> TransportMessage {
         self.nested(EventName.subscriptionSucceeded, channel: channel, as: form) { _ in }
     }
 
@@ -113,7 +113,7 @@ package enum PusherFrames {
     ///   - hasNumericIDs: Whether IDs that are integers are sent as numbers.
     package static func subscriptionSucceeded(
         _ channel: String, members: [(id: String, info: JSONValue?)], listsIDs: Bool = true, hasNumericIDs: Bool = false
-    ) -> WebSocketMessage {
+    ) -> TransportMessage {
         self.nested(EventName.subscriptionSucceeded, channel: channel) { data in
             data.key("presence")
             data.beginObject()
@@ -138,19 +138,19 @@ package enum PusherFrames {
 
     package static func memberAdded(
         _ channel: String, id: String, info: JSONValue?, hasNumericIDs: Bool = false, as form: PusherDataForm = .string
-    ) -> WebSocketMessage {
+    ) -> TransportMessage {
         self.member(EventName.memberAdded, channel, id: id, info: info, hasNumericIDs, form)
     }
 
     package static func memberRemoved(
         _ channel: String, id: String, info: JSONValue? = nil, hasNumericIDs: Bool = false, as form: PusherDataForm = .string
-    ) -> WebSocketMessage {
+    ) -> TransportMessage {
         self.member(EventName.memberRemoved, channel, id: id, info: info, hasNumericIDs, form)
     }
 
     private static func member(
         _ event: String, _ channel: String, id: String, info: JSONValue?, _ hasNumericIDs: Bool, _ form: PusherDataForm
-    ) -> WebSocketMessage {
+    ) -> TransportMessage {
         self.nested(event, channel: channel, as: form) { data in
             data.key("user_id")
             self.append(userID: id, isNumeric: hasNumericIDs, to: &data)
@@ -169,7 +169,7 @@ package enum PusherFrames {
     /// Returns an event of the application, whose data is a string.
     package static func event(
         _ name: String, channel: String, data: String, userID: String? = nil, hasNumericIDs: Bool = false
-    ) -> WebSocketMessage {
+    ) -> TransportMessage {
         self.frame(name, channel: channel) { json in
             json.key("data")
             json.value(data)
@@ -183,7 +183,7 @@ package enum PusherFrames {
     @inline(__always)
     static func frame(
         _ event: String, channel: String? = nil, _ appendMembers: (inout JSONWriter) -> Void
-    ) -> WebSocketMessage {
+    ) -> TransportMessage {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(48 + event.utf8.count)
         var json = JSONWriter(bytes)
@@ -196,13 +196,13 @@ package enum PusherFrames {
         }
         appendMembers(&json)
         json.endObject()
-        return WebSocketMessage(.text, json.bytes)
+        return TransportMessage(.text, json.bytes)
     }
 
     /// Returns an event whose data is a JSON object, or a string that contains one, as the service sends most events.
     static func nested(
         _ event: String, channel: String? = nil, as form: PusherDataForm = .string, _ appendMembers: (inout JSONWriter) -> Void
-    ) -> WebSocketMessage {
+    ) -> TransportMessage {
         self.frame(event, channel: channel) { json in
             switch form {
             case .omitted: return

@@ -11,6 +11,6 @@
 @_exported public import class RealtimeCore.ListenerRouter
 @_exported public import struct RealtimeCore.LogSink
 @_exported public import struct RealtimeCore.TransportError
-@_exported public import struct RealtimeCore.WebSocketMessage
+@_exported public import struct RealtimeCore.TransportMessage
 @_exported public import enum RealtimeCoding.JSONValue
 @_exported public import struct SignalRWire.HubTransportKinds

@@ -4,7 +4,7 @@ import SignalRWire
 /// The messages of a connection over Server-Sent Events or long polling, with the status codes and header fields of ASP.NET Core.
 ///
 /// Source: TransportProtocols.md of ASP.NET Core, and recordings of its server in Tests/Vectors/signalr.
-struct HubHTTPRules: HTTPServedConnectionRules {
+struct HubHTTPRules: ServedHTTPMessagesRules {
     let orphanTimeout: Duration
     let pollTimeout: Duration?
     /// A stream has no end.
@@ -33,7 +33,7 @@ struct HubHTTPRules: HTTPServedConnectionRules {
         self.isStream ? .isRefused(SignalRServerHandler.response(409, HubRefusal.inUse.text)) : .replaces
     }
 
-    func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout SharedBody) -> Int {
+    func encode(_ messages: ArraySlice<TransportMessage>, into body: inout SharedBody) -> Int {
         if self.isStream {
             Self.append(event: messages, to: &body)
         } else {
@@ -43,7 +43,7 @@ struct HubHTTPRules: HTTPServedConnectionRules {
     }
 
     /// Appends messages as one event, whose data a client joins with those of other events.
-    private static func append(event messages: ArraySlice<WebSocketMessage>, to body: inout SharedBody) {
+    private static func append(event messages: ArraySlice<TransportMessage>, to body: inout SharedBody) {
         body.append(Self.field)
         for message in messages {
             // JSON contains no line ends. A text of a test can.

@@ -185,7 +185,7 @@ public final class SignalRServer: Sendable {
     ///     it that the connection has ended.
     public func endPoll(_ connectionID: String, status: Int = 200) {
         let connection = self.driver.connection { $0.connection(named: connectionID) }?.undecorated
-        (connection as? HTTPServedConnection<HubHTTPRules>)?.answerPoll(HTTPResponse(status: status))
+        (connection as? ServedHTTPMessages<HubHTTPRules>)?.answerPoll(HTTPResponse(status: status))
     }
 
     /// Sends a text message to a client unchanged, whether or not it is valid, and regardless of ``faults``. Does nothing if no connection

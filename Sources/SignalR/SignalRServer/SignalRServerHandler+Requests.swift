@@ -6,7 +6,7 @@ import SignalRWire
 ///
 /// Source: TransportProtocols.md of ASP.NET Core, "Server-Sent Events (Server-to-Client only)" and "Long Polling (Server-to-Client only)".
 extension SignalRServerHandler {
-    private typealias Connection = HTTPServedConnection<HubHTTPRules>
+    private typealias Connection = ServedHTTPMessages<HubHTTPRules>
 
     /// A request at the path of a hub.
     private struct Exchange: Sendable {
@@ -106,7 +106,7 @@ extension SignalRServerHandler {
         let connection = Connection(
             rules, time: self.time, backlogBytes: max(0, self.configuration.backlogLimit), sharedBacklog: self.sharedBacklog)
         let divided = DividedConnection(connection, connection.id, HubMessageDivider(), time: self.time)
-        let adopted: any WebSocketConnection = self.trace.map { TracedConnection(divided, connection.id, $0) } ?? divided
+        let adopted: any MessageConnection = self.trace.map { TracedConnection(divided, connection.id, $0) } ?? divided
         let events = self.connections.adopt(adopted, id: connection.id) { machine, now, effects in
             if machine.accepted(connection.id, by: transport, token: key, userID: userID, request, now: now, &effects) { return }
             effects.commands.append(.abandon(connection.id))

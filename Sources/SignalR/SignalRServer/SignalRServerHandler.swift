@@ -140,7 +140,7 @@ final class SignalRServerHandler: ListenerHandler {
         }
     }
 
-    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         let divided = DividedConnection(connection, id, HubMessageDivider(), time: self.time)
         let events = self.connections.adopt(divided, id: id) { machine, now, effects in
             if machine.accepted(id, request, now: now, &effects) { return }

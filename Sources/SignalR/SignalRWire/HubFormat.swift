@@ -21,7 +21,7 @@ package enum HubFormat: Hashable, Sendable, CaseIterable {
     }
 
     /// The kind of the WebSocket messages that carry hub messages.
-    package var messageKind: WebSocketMessage.Kind {
+    package var messageKind: TransportMessage.Kind {
         switch self {
         case .json: .text
         case .messagePack: .binary

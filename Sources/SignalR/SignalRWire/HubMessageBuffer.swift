@@ -33,7 +33,7 @@ package struct HubMessageBuffer: Sendable {
     private let byteLimit: Int
 
     /// The messages that the peer hasn't acknowledged, oldest first. The last one has the number `sent`.
-    private var messages = FIFO<WebSocketMessage>()
+    private var messages = FIFO<TransportMessage>()
     /// The size of the messages that the peer hasn't acknowledged, in bytes.
     package private(set) var byteCount = 0
     /// Whether a message may be sent although the buffer is full.
@@ -75,7 +75,7 @@ package struct HubMessageBuffer: Sendable {
     ///
     /// - Parameter message: The frame, which contains exactly one message of ``HubMessage/isSequenced``.
     /// - Returns: Whether to send it now. Otherwise, ``resume()`` returns it later.
-    package mutating func append(_ message: WebSocketMessage) -> Bool {
+    package mutating func append(_ message: TransportMessage) -> Bool {
         self.sent += 1
         self.byteCount += message.bytes.count
         self.permitsMessage = false
@@ -204,7 +204,7 @@ package struct HubMessageBuffer: Sendable {
     ///
     /// - Returns: The messages to send on the socket before any other: the number of the first stored message, or of the next one if none is
     ///   stored, and the stored messages.
-    package mutating func resume() -> (sequence: HubMessage, messages: [WebSocketMessage]) {
+    package mutating func resume() -> (sequence: HubMessage, messages: [TransportMessage]) {
         self.link = .awaitingSequence
         self.permitsMessage = true
         return (.sequence(sequenceID: self.sent - UInt64(self.messages.count) + 1), self.messages.all)

@@ -8,12 +8,12 @@ package struct HubMessageDivider: MessageDivider {
 
     package init() {}
 
-    package func divides(_ kind: WebSocketMessage.Kind, byteCount: Int) -> Bool {
+    package func divides(_ kind: TransportMessage.Kind, byteCount: Int) -> Bool {
         byteCount > Self.partSize && (kind == .text || kind == .binary)
     }
 
     package mutating func appendPart(
-        of kind: WebSocketMessage.Kind, _ bytes: UnsafeRawBufferPointer, from position: inout Int, to batch: inout MessageBatch
+        of kind: TransportMessage.Kind, _ bytes: UnsafeRawBufferPointer, from position: inout Int, to batch: inout MessageBatch
     ) -> CloseReason? {
         var end = min(position + Self.partSize, bytes.count)
         if end < bytes.count {

@@ -4,7 +4,7 @@ package import RealtimeCore
 /// Describes the messages of a connection in a trace, with the data of the application. They contain no tokens.
 package enum HubMessageTrace {
     /// Returns the text of a WebSocket message. Messages in MessagePack are shown as JSON.
-    @Sendable package static func text(_ kind: WebSocketMessage.Kind, _ payload: ArraySlice<UInt8>) -> String {
+    @Sendable package static func text(_ kind: TransportMessage.Kind, _ payload: ArraySlice<UInt8>) -> String {
         let text =
             switch kind {
             case .text: self.json(payload)

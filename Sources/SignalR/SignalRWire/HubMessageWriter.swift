@@ -3,11 +3,11 @@ package import RealtimeCore
 /// Encodes hub messages, including their separators or lengths.
 package enum HubMessageWriter {
     /// Returns a framed message, ready to be sent.
-    package static func message(_ message: HubMessage, _ format: HubFormat) -> WebSocketMessage {
+    package static func message(_ message: HubMessage, _ format: HubFormat) -> TransportMessage {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(self.estimatedSize(message))
         self.append(message, format, to: &bytes)
-        return WebSocketMessage(format.messageKind, bytes)
+        return TransportMessage(format.messageKind, bytes)
     }
 
     /// Encodes an invocation that has no streams.
@@ -20,7 +20,7 @@ package enum HubMessageWriter {
     /// - Throws: The error that `arguments` throws.
     package static func invocation(
         of target: String, id: String? = nil, _ format: HubFormat, _ arguments: (inout [UInt8]) throws -> Void
-    ) rethrows -> WebSocketMessage {
+    ) rethrows -> TransportMessage {
         var bytes: [UInt8] = []
         bytes.reserveCapacity(256)
         switch format {
@@ -29,7 +29,7 @@ package enum HubMessageWriter {
             bytes.append(HubHandshake.separator)
         case .messagePack: try MessagePackHubMessage.appendInvocation(of: target, id: id, to: &bytes, arguments)
         }
-        return WebSocketMessage(format.messageKind, bytes)
+        return TransportMessage(format.messageKind, bytes)
     }
 
     /// Appends a framed message.

@@ -50,7 +50,7 @@ import Testing
             let endpoint = try Endpoint("https://example.com\(path)")
             let body = [UInt8](repeating: 1, count: path == "/silent" ? 2048 : 1)
             let request = HTTPRequest("POST", endpoint, body: body, idleTimeout: .seconds(10))
-            let client = HTTPClient(transport ?? self, time: self.clock.time, cookies: HTTPClient.Cookies())
+            let client = RedirectingHTTP(transport ?? self, time: self.clock.time, cookies: RedirectingHTTP.Cookies())
             Task {
                 do throws(TransportError) {
                     self.results.record(.success(try await client.sendFollowingRedirects(request).response))

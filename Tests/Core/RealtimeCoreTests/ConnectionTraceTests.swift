@@ -94,14 +94,14 @@ import Testing
             request.path == "/open" ? .accept(subprotocol: nil) : .reject(HTTPResponse(status: 403, text: "no"))
         }
 
-        func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+        func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
             Ignoring()
         }
 
         func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {}
     }
 
-    private final class Ignoring: WebSocketEvents {
+    private final class Ignoring: MessageEvents {
         func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
         func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {}
         func closed(_ id: ConnectionID, _ reason: CloseReason) {}

@@ -6,10 +6,10 @@ import Testing
 
 /// Each byte is a small message, of which three are delivered in a turn. `.` ends the connection.
 private struct ByteDivider: MessageDivider {
-    func divides(_ kind: WebSocketMessage.Kind, byteCount: Int) -> Bool { kind == .text && byteCount > 3 }
+    func divides(_ kind: TransportMessage.Kind, byteCount: Int) -> Bool { kind == .text && byteCount > 3 }
 
     mutating func appendPart(
-        of kind: WebSocketMessage.Kind, _ bytes: UnsafeRawBufferPointer, from position: inout Int, to batch: inout MessageBatch
+        of kind: TransportMessage.Kind, _ bytes: UnsafeRawBufferPointer, from position: inout Int, to batch: inout MessageBatch
     ) -> CloseReason? {
         let end = min(position + 3, bytes.count)
         defer { position = end }
@@ -26,7 +26,7 @@ private final class AnsweringRecorder: AnsweringConnection {
     let calls = EventRecorder<String>()
 
     func open() {}
-    func enqueue(_ message: WebSocketMessage) { self.calls.record("sent") }
+    func enqueue(_ message: TransportMessage) { self.calls.record("sent") }
     func flush() { self.calls.record("flushed") }
     func pauseReading() { self.calls.record("paused") }
     func resumeReading() { self.calls.record("resumed") }
@@ -36,7 +36,7 @@ private final class AnsweringRecorder: AnsweringConnection {
     func endHoldingAnswers() { self.calls.record("answering") }
 }
 
-private final class Owner: WebSocketEvents {
+private final class Owner: MessageEvents {
     let events = EventRecorder<String>()
     let react = Lock<(@Sendable () -> Void)?>(nil)
 

@@ -50,10 +50,10 @@ private struct EchoMachine: EmbeddedServerMachine {
 }
 
 /// A connection without a network.
-private final class EchoConnection: WebSocketConnection {
+private final class EchoConnection: MessageConnection {
     let id: ConnectionID
     let sent = EventRecorder<String>()
-    private let receiver = Lock<(any WebSocketEvents)?>(nil)
+    private let receiver = Lock<(any MessageEvents)?>(nil)
 
     init(_ number: UInt64) {
         self.id = ConnectionID(rawValue: number)
@@ -69,7 +69,7 @@ private final class EchoConnection: WebSocketConnection {
     func end() { self.receiver.withLock { $0.take() }?.closed(self.id, .requested) }
 
     func open() {}
-    func enqueue(_ message: WebSocketMessage) { self.sent.record(String(decoding: message.bytes, as: UTF8.self)) }
+    func enqueue(_ message: TransportMessage) { self.sent.record(String(decoding: message.bytes, as: UTF8.self)) }
     func flush() {}
     func pauseReading() {}
     func resumeReading() {}
@@ -98,7 +98,7 @@ private final class EchoConnection: WebSocketConnection {
         self.server.setFaults(faults)
     }
 
-    private func connection(_ id: ConnectionID) -> (any WebSocketConnection)? { self.server.driver.connection { _ in id } }
+    private func connection(_ id: ConnectionID) -> (any MessageConnection)? { self.server.driver.connection { _ in id } }
 
     // MARK: Faults
 

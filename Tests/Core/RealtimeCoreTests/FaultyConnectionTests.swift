@@ -18,7 +18,7 @@ private final class LateClock: TimeSource {
 /// A decorated connection and what passed through it.
 private struct Decorated {
     let calls = EventRecorder<Call>()
-    let connection: any WebSocketConnection
+    let connection: any MessageConnection
     let id: ConnectionID
 
     init(_ injector: FaultInjector, _ number: UInt64 = 1) {
@@ -200,7 +200,7 @@ private struct Decorated {
 
     @Test func `a connection that has ended is released`() {
         let injector = FaultInjector(time: ManualClock().time, seed: 1)
-        weak var connection: (any WebSocketConnection)?
+        weak var connection: (any MessageConnection)?
         do {
             let decorated = Decorated(injector)
             connection = decorated.connection

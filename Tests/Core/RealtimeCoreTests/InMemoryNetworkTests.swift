@@ -5,10 +5,10 @@ import TestSupport
 import Testing
 
 /// Records the events of a WebSocket connection.
-private final class RecordedEvents: WebSocketEvents {
+private final class RecordedEvents: MessageEvents {
     enum Event: Hashable, Sendable {
         case opened(subprotocol: String?)
-        case message(WebSocketMessage.Kind, String)
+        case message(TransportMessage.Kind, String)
         case writing(paused: Bool)
         case closed(CloseReason)
     }
@@ -33,7 +33,7 @@ private final class RecordedEvents: WebSocketEvents {
 /// A server that makes the same decision about every upgrade, and records its connections and requests.
 private final class RecordingHandler: ListenerHandler {
     let events = RecordedEvents()
-    let connections = EventRecorder<any WebSocketConnection>()
+    let connections = EventRecorder<any MessageConnection>()
     let ids = EventRecorder<ConnectionID>()
     let requests = EventRecorder<HTTPRequestHead>()
     let responders = EventRecorder<any HTTPResponder>()
@@ -51,7 +51,7 @@ private final class RecordingHandler: ListenerHandler {
         return self.decision
     }
 
-    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         self.connections.record(connection)
         self.ids.record(id)
         return self.events
@@ -66,14 +66,14 @@ private final class RecordingHandler: ListenerHandler {
 /// A server that abandons the client's connection while it decides about the upgrade, as another thread might.
 private final class AbandoningHandler: ListenerHandler {
     let events = RecordedEvents()
-    let abandoned = Lock<(any WebSocketConnection)?>(nil)
+    let abandoned = Lock<(any MessageConnection)?>(nil)
 
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
         self.abandoned.withLock { $0 }?.abandon()
         return .accept(subprotocol: nil)
     }
 
-    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents { self.events }
+    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents { self.events }
     func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {}
 }
 
@@ -102,13 +102,13 @@ private final class Fixture: Sendable {
 
     var endpoint: Endpoint { Endpoint(scheme: "ws", host: self.address.host, port: self.address.port, target: "/chat?a=b") }
 
-    func connection(_ subprotocols: [String] = [], messageLimit: Int = 1 << 20) -> any WebSocketConnection {
+    func connection(_ subprotocols: [String] = [], messageLimit: Int = 1 << 20) -> any MessageConnection {
         let request = WebSocketRequest(
             self.endpoint, headers: ["X-Test": "1"], subprotocols: subprotocols, messageLimit: messageLimit)
         return self.network.webSocket.makeConnection(request, id: ConnectionID(rawValue: 1), events: self.events)
     }
 
-    func open() -> any WebSocketConnection {
+    func open() -> any MessageConnection {
         let connection = self.connection()
         connection.open()
         _ = self.events.recorded.take()
@@ -182,7 +182,7 @@ private final class Fixture: Sendable {
     @Test func `the connection responds to pings`() async throws {
         let fixture = try await Fixture()
         let connection = fixture.open()
-        connection.enqueue(WebSocketMessage(.ping, Array("beat".utf8)))
+        connection.enqueue(TransportMessage(.ping, Array("beat".utf8)))
         connection.flush()
         expectEqual(fixture.handler.events.recorded.all, [.message(.ping, "beat")])
         expectEqual(fixture.events.recorded.all, [.message(.pong, "beat")])
@@ -235,7 +235,7 @@ private final class Fixture: Sendable {
     @Test func `the answer to a message precedes the end because of the next one`() async throws {
         let fixture = try await Fixture(messageLimit: 5)
         let client = fixture.open()
-        client.enqueue(WebSocketMessage(.ping, Array("a long ping".utf8)))
+        client.enqueue(TransportMessage(.ping, Array("a long ping".utf8)))
         client.enqueue(.text("123456"))
         client.flush()
         let reason = TransportError.reasonForOversizedMessage(limit: 5)
@@ -389,7 +389,7 @@ private final class Fixture: Sendable {
     @Test func `cutting the network ends connections in the order they were opened`() async throws {
         let fixture = try await Fixture()
         let ended = EventRecorder<UInt64>()
-        final class Client: WebSocketEvents {
+        final class Client: MessageEvents {
             let ended: EventRecorder<UInt64>
             init(_ ended: EventRecorder<UInt64>) { self.ended = ended }
             func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
@@ -515,12 +515,12 @@ private final class Fixture: Sendable {
     // MARK: Order
 
     @Test func `messages sent from an event handler are delivered once and in order`() async throws {
-        final class Echo: ListenerHandler, WebSocketEvents {
-            let connections = EventRecorder<any WebSocketConnection>()
+        final class Echo: ListenerHandler, MessageEvents {
+            let connections = EventRecorder<any MessageConnection>()
 
             func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
             func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {}
-            func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+            func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
                 self.connections.record(connection)
                 return self
             }
@@ -586,7 +586,7 @@ private final class Fixture: Sendable {
             init(_ clock: ManualClock) { self.clock = clock }
 
             func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
-            func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+            func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
                 RecordedEvents()
             }
             func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {

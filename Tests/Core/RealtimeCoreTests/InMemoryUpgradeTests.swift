@@ -21,7 +21,7 @@ private final class DecidingHandler: ListenerHandler {
         responder.respond(HTTPResponse(status: 200, text: "\(request.target)"))
     }
 
-    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         self.accepted.record(request.target)
         return ClientEvents()
     }
@@ -40,7 +40,7 @@ private final class AcceptingHandler: ListenerHandler {
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
 }
 
-private final class ClientEvents: WebSocketEvents {
+private final class ClientEvents: MessageEvents {
     let heads = EventRecorder<HTTPResponseHead>()
     let reasons = EventRecorder<CloseReason>()
 
@@ -82,7 +82,7 @@ private final class UpgradeFixture: Sendable {
 
     var responder: UpgradeResponder? { self.responders.all.last }
 
-    func open(_ subprotocols: [String] = []) throws -> any WebSocketConnection {
+    func open(_ subprotocols: [String] = []) throws -> any MessageConnection {
         let request = WebSocketRequest(try Endpoint("ws://memory/chat"), subprotocols: subprotocols)
         let connection = self.network.webSocket.makeConnection(request, id: ConnectionID(rawValue: 1), events: self.events)
         connection.open()

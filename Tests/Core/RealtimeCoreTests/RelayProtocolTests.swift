@@ -13,7 +13,7 @@ private final class GreetingHandler: ListenerHandler {
 
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(HTTPResponse(status: 404)) }
 
-    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         preconditionFailure("The handler accepts no upgrade.")
     }
 }
@@ -25,7 +25,7 @@ private final class SilentHandler: ListenerHandler {
     func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) { self.responders.record(responder) }
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(HTTPResponse(status: 404)) }
 
-    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         preconditionFailure("The handler accepts no upgrade.")
     }
 }

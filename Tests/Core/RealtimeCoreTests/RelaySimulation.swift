@@ -202,7 +202,7 @@ private final class RelayHTTPSimulation: @unchecked Sendable {
         network.setServer(SimulatedListener(simulation, self.server), host: "relay", port: 80)
         let endpoint = Endpoint(scheme: "http", host: "relay", port: 80, target: "/")
         let transports = Transports(webSocket: network.webSocket, http: network.http, time: simulation, seed: { simulation.seed })
-        let cookies = HTTPClient.Cookies()
+        let cookies = RedirectingHTTP.Cookies()
         var rules = ClientRules()
         rules.closesOnlyForCaller = false
         rules.abandonsOnlyAfterFaults = false
@@ -320,10 +320,10 @@ private final class RelayHTTPSimulation: @unchecked Sendable {
 /// The server of the relay protocol on a virtual network, whose connections of both kinds are WebSockets.
 ///
 /// `@unchecked Sendable`: used only on the thread of the simulation.
-private final class RelaySimulationServer: SimulatedServer, WebSocketEvents, @unchecked Sendable {
+private final class RelaySimulationServer: SimulatedServer, MessageEvents, @unchecked Sendable {
     private struct Client {
         var token: String
-        var connection: any WebSocketConnection
+        var connection: any MessageConnection
         var items: [Substring: Int] = [:]
     }
 
@@ -348,7 +348,7 @@ private final class RelaySimulationServer: SimulatedServer, WebSocketEvents, @un
         responder.respond(HTTPResponse(status: 200, text: "t\(self.lastToken) socket polling"))
     }
 
-    func accept(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> UpgradeResult {
+    func accept(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> UpgradeResult {
         if request.path.hasSuffix("socket"), self.simulation.chance(50) {
             self.fallbacks += 1
             return .reject(HTTPResponse(status: 403))

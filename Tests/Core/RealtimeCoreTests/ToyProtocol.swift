@@ -51,7 +51,7 @@ struct ToySession: ReconnectingSession {
 
     var isConnected: Bool { self.connection.connected != nil }
 
-    func ping(now: Instant) -> WebSocketMessage { .text(".") }
+    func ping(now: Instant) -> TransportMessage { .text(".") }
     mutating func opening(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) { effects.log(.debug, "opening \(id)") }
 
     mutating func opened(_ id: ConnectionID, head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>) {
@@ -154,14 +154,14 @@ final class ManualTransport: WebSocketTransport {
         self.whenFlushed = whenFlushed
     }
 
-    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
+    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any MessageEvents) -> any MessageConnection {
         let connection = ManualConnection(id, events, self.whenFlushed)
         self.made.record(connection)
         return connection
     }
 }
 
-final class ManualConnection: WebSocketConnection {
+final class ManualConnection: MessageConnection {
     enum Call: Hashable, Sendable {
         case open, flush, pause, resume, abandon
         case enqueue(String)
@@ -170,17 +170,17 @@ final class ManualConnection: WebSocketConnection {
 
     let id: ConnectionID
     let calls = EventRecorder<Call>()
-    private let events: Lock<(any WebSocketEvents)?>
+    private let events: Lock<(any MessageEvents)?>
     private let whenFlushed: @Sendable (ManualConnection) -> Void
 
-    init(_ id: ConnectionID, _ events: any WebSocketEvents, _ whenFlushed: @escaping @Sendable (ManualConnection) -> Void) {
+    init(_ id: ConnectionID, _ events: any MessageEvents, _ whenFlushed: @escaping @Sendable (ManualConnection) -> Void) {
         self.id = id
         self.events = Lock(events)
         self.whenFlushed = whenFlushed
     }
 
     func open() { self.calls.record(.open) }
-    func enqueue(_ message: WebSocketMessage) { self.calls.record(.enqueue(String(decoding: message.bytes, as: UTF8.self))) }
+    func enqueue(_ message: TransportMessage) { self.calls.record(.enqueue(String(decoding: message.bytes, as: UTF8.self))) }
     func pauseReading() { self.calls.record(.pause) }
     func resumeReading() { self.calls.record(.resume) }
     func close(_ code: CloseCode, reason: String) { self.calls.record(.close(code)) }
@@ -203,7 +203,7 @@ final class ManualConnection: WebSocketConnection {
     func receive(_ lines: String...) { self.receive(lines) }
 
     func receive(_ lines: [String]) {
-        self.events.withLock { $0 }?.received(self.id, MessageBatch(lines.map { WebSocketMessage.text($0) }))
+        self.events.withLock { $0 }?.received(self.id, MessageBatch(lines.map { TransportMessage.text($0) }))
     }
 
     /// Releases the receiver of events.

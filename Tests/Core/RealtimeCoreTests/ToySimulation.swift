@@ -172,10 +172,10 @@ private final class ToySimulation: @unchecked Sendable {
 /// The server of the toy protocol.
 ///
 /// `@unchecked Sendable`: used only on the thread of the simulation.
-private final class ToyServer: SimulatedServer, WebSocketEvents, @unchecked Sendable {
+private final class ToyServer: SimulatedServer, MessageEvents, @unchecked Sendable {
     private let network: VirtualNetwork
     private var simulation: Simulation { self.network.simulation }
-    private var connections: [ConnectionID: any WebSocketConnection] = [:]
+    private var connections: [ConnectionID: any MessageConnection] = [:]
     private(set) var published = 0
     var publishedBeforeRecovery = 0
     /// Whether the server answers every request, and only then.
@@ -185,7 +185,7 @@ private final class ToyServer: SimulatedServer, WebSocketEvents, @unchecked Send
         self.network = network
     }
 
-    func accept(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> UpgradeResult {
+    func accept(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> UpgradeResult {
         if !self.isReliable, self.simulation.chance(5) { return .reject(HTTPResponse(status: 503)) }
         self.connections[id] = connection
         return .accept(self)

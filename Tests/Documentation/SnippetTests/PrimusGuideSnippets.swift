@@ -118,10 +118,10 @@ private func transformer(_ configuration: inout PrimusConfiguration) {
     // snippet:primus-custom-transformer
     struct Enveloped: PrimusCustomTransformer {
         let name = "enveloped"
-        func packets(in message: WebSocketMessage) throws -> [WebSocketMessage] {
+        func packets(in message: TransportMessage) throws -> [TransportMessage] {
             [.text(String(decoding: message.bytes.dropFirst(), as: UTF8.self))]
         }
-        func message(for packet: WebSocketMessage) -> WebSocketMessage {
+        func message(for packet: TransportMessage) -> TransportMessage {
             .text(">" + String(decoding: packet.bytes, as: UTF8.self))
         }
     }

@@ -185,8 +185,8 @@ private func test() async throws {
 // snippet:primus-parser
 struct Lines: PrimusParser {
     let name = "lines"
-    func encode(_ value: PrimusValue) throws -> WebSocketMessage { .text(value.string ?? "") }
-    func decode(_ packet: WebSocketMessage) throws -> PrimusValue { .string(String(decoding: packet.bytes, as: UTF8.self)) }
+    func encode(_ value: PrimusValue) throws -> TransportMessage { .text(value.string ?? "") }
+    func decode(_ packet: TransportMessage) throws -> PrimusValue { .string(String(decoding: packet.bytes, as: UTF8.self)) }
 }
 // end
 

@@ -17,7 +17,7 @@ func serve() async throws -> ListenerAddress {
 // end
 
 /// A handler that uses the other types of a listener by name.
-private final class Echo: ListenerHandler, WebSocketEvents {
+private final class Echo: ListenerHandler, MessageEvents {
     private let isAllowed: @Sendable (HTTPHeaders) -> Bool
 
     init(_ isAllowed: @escaping @Sendable (HTTPHeaders) -> Bool) {
@@ -35,8 +35,8 @@ private final class Echo: ListenerHandler, WebSocketEvents {
         }
     }
 
-    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
-        connection.enqueue(WebSocketMessage.text("hello"))
+    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
+        connection.enqueue(TransportMessage.text("hello"))
         connection.flush()
         return self
     }

@@ -93,7 +93,7 @@ final class FloodedServer: ListenerHandler {
         if isFirst { self.recorder.add(()) }
     }
 
-    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         request.target == "/neighbor" ? Neighbor(self, connection) : Flood(self)
     }
 
@@ -110,7 +110,7 @@ final class FloodedServer: ListenerHandler {
     /// Waits until floods have sent something.
     func flooded() async { await self.recorder.wait(1) }
 
-    private final class Flood: WebSocketEvents {
+    private final class Flood: MessageEvents {
         let server: FloodedServer
 
         init(_ server: FloodedServer) {
@@ -126,11 +126,11 @@ final class FloodedServer: ListenerHandler {
         func closed(_ id: ConnectionID, _ reason: CloseReason) {}
     }
 
-    private final class Neighbor: WebSocketEvents {
+    private final class Neighbor: MessageEvents {
         let server: FloodedServer
-        let connection: any WebSocketConnection
+        let connection: any MessageConnection
 
-        init(_ server: FloodedServer, _ connection: any WebSocketConnection) {
+        init(_ server: FloodedServer, _ connection: any MessageConnection) {
             (self.server, self.connection) = (server, connection)
         }
 

@@ -128,7 +128,7 @@ private func cyclesOverHTTP(_ cycles: Int, inMemory: Bool) async throws {
 
 /// The objects of a connection that would remain.
 private struct Remaining {
-    weak var connection: (any WebSocketConnection)?
+    weak var connection: (any MessageConnection)?
     weak var probe: Probe?
 }
 #endif

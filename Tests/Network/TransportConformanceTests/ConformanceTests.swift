@@ -12,7 +12,7 @@ import Testing
             let (connection, probe) = connector.connect()
             let head = try await probe.opened()
             expectEqual(head.status, transport.openingStatus)
-            let messages = (0..<200).map { (number: Int) -> WebSocketMessage in
+            let messages = (0..<200).map { (number: Int) -> TransportMessage in
                 number % 3 == 0 ? .binary([UInt8(number)]) : .text("message \(number) ü🙂")
             }
             for message in messages { connection.enqueue(message) }
@@ -62,7 +62,7 @@ import Testing
             let (connection, probe) = connector.connect()
             _ = try await probe.opened()
             for size in [0, 1, 125, 126, 127, 65_535, 65_536, 1 << 20] {
-                let message = WebSocketMessage.binary((0..<size).map { UInt8(truncatingIfNeeded: $0 &* 31) })
+                let message = TransportMessage.binary((0..<size).map { UInt8(truncatingIfNeeded: $0 &* 31) })
                 connection.enqueue(message)
                 connection.flush()
                 try await probe.expect(message)
@@ -74,7 +74,7 @@ import Testing
     /// Both sides send before they read. A transport that does not read until everything is sent would never finish.
     @Test(arguments: TransportUnderTest.available + TransportUnderTest.overHTTP)
     func `sixteen mebibytes arrive in full in both directions at the same time`(transport: TransportUnderTest) async throws {
-        func message(_ factor: Int) -> WebSocketMessage {
+        func message(_ factor: Int) -> TransportMessage {
             .binary(
                 [UInt8](unsafeUninitializedCapacity: 16 << 20) { buffer, count in
                     for index in buffer.indices { buffer[index] = UInt8(truncatingIfNeeded: index &* factor) }
@@ -165,11 +165,11 @@ import Testing
 
     @Test(arguments: TransportUnderTest.withSystemTransport)
     func `messages that wait are sent before the close frame`(transport: TransportUnderTest) async throws {
-        let received = EventRecorder<WebSocketMessage>()
+        let received = EventRecorder<TransportMessage>()
         try await transport.with(Behavior(received: { received.record($1) })) { connector in
             let (connection, probe) = connector.connect()
             _ = try await probe.opened()
-            let messages = (1...50).map { WebSocketMessage.binary([UInt8](repeating: UInt8($0), count: 10_000)) }
+            let messages = (1...50).map { TransportMessage.binary([UInt8](repeating: UInt8($0), count: 10_000)) }
             for message in messages { connection.enqueue(message) }
             connection.close(CloseCode(rawValue: 4000), reason: "done")
             await expectEqual(probe.closed(), .requested)
@@ -239,7 +239,7 @@ import Testing
     func `pings get a pong and are delivered`(transport: TransportUnderTest) async throws {
         let pinging = Behavior(
             opened: { connection in
-                connection.enqueue(WebSocketMessage(.ping, Array("abc".utf8)))
+                connection.enqueue(TransportMessage(.ping, Array("abc".utf8)))
                 connection.flush()
             },
             received: { connection, message in
@@ -250,7 +250,7 @@ import Testing
         try await transport.with(pinging) { connector in
             let (connection, probe) = connector.connect()
             _ = try await probe.opened()
-            await expectEqual(probe.next(), .message(WebSocketMessage(.ping, Array("abc".utf8))))
+            await expectEqual(probe.next(), .message(TransportMessage(.ping, Array("abc".utf8))))
             try await probe.expect(.text("pong: abc"))
             connection.abandon()
         }
@@ -273,7 +273,7 @@ import Testing
 
     @Test(arguments: TransportUnderTest.available + TransportUnderTest.overHTTP)
     func `writing pauses while the peer has paused reading, and resumes`(transport: TransportUnderTest) async throws {
-        let reader = EventRecorder<any WebSocketConnection>()
+        let reader = EventRecorder<any MessageConnection>()
         let pausing = Behavior(
             accepted: { connection in
                 connection.pauseReading()

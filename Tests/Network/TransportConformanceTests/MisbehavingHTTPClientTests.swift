@@ -14,7 +14,7 @@ import Testing
         let endpoint: Endpoint
         let relay: RelayServer
         private let listener: SocketListener
-        private let neighbor: any WebSocketConnection
+        private let neighbor: any MessageConnection
         private let neighborProbe = Probe()
 
         init() async throws {
@@ -27,7 +27,7 @@ import Testing
             let patient = PatientTransport(webSocket: SocketWebSocketTransport(), http: self.http)
             self.neighbor = RelayClient.connect(
                 RelaySession.Request(kind: .polling, token: "neighbor"), to: self.endpoint,
-                over: Transports(webSocket: patient, http: patient, time: EventLoop.shared), HTTPClient.Cookies(),
+                over: Transports(webSocket: patient, http: patient, time: EventLoop.shared), RedirectingHTTP.Cookies(),
                 id: ConnectionID(rawValue: 1), events: self.neighborProbe)
             self.neighbor.open()
             _ = try await self.neighborProbe.opened()

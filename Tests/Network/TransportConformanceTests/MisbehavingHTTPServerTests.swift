@@ -17,10 +17,10 @@ import Testing
         let clock = ManualClock()
         let server: RawServer
         let probe = Probe()
-        let connection: any WebSocketConnection
+        let connection: any MessageConnection
         private let listener = SocketListener(limits: .forTests)
         private let relay: RelayServer
-        private let neighbor: any WebSocketConnection
+        private let neighbor: any MessageConnection
         private let neighborProbe = Probe()
 
         init(_ kind: Kind, _ script: @escaping RawServer.Script) async throws {
@@ -28,10 +28,10 @@ import Testing
             let time = EventLoop.shared
             self.relay = RelayServer(offering: [.polling, .stream], time: time)
             let address = try await self.listener.start(self.relay)
-            func connection(_ port: Int, _ token: String, _ time: any TimeSource, _ events: Probe) -> any WebSocketConnection {
+            func connection(_ port: Int, _ token: String, _ time: any TimeSource, _ events: Probe) -> any MessageConnection {
                 RelayClient.connect(
                     RelaySession.Request(kind: kind, token: token), to: Endpoint(scheme: "http", host: "127.0.0.1", port: port),
-                    over: Transports(webSocket: transport, http: transport, time: time), HTTPClient.Cookies(),
+                    over: Transports(webSocket: transport, http: transport, time: time), RedirectingHTTP.Cookies(),
                     id: ConnectionID(rawValue: 1), events: events)
             }
             self.neighbor = connection(address.port, "neighbor", time, self.neighborProbe)

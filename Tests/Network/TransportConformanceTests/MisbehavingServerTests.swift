@@ -12,7 +12,7 @@ import Testing
     /// - Parameter script: Called with the response that would be correct.
     private func with(
         over wire: Wire, _ script: @escaping @Sendable (RawPeer, _ response: [UInt8]) throws -> Void,
-        _ body: (Probe, any WebSocketConnection) async throws -> Void
+        _ body: (Probe, any MessageConnection) async throws -> Void
     ) async throws {
         try await RawServer.with(
             { peer in

@@ -85,7 +85,7 @@ final class RawServer: Sendable {
     /// Runs `body` with a client's connection that is being opened.
     static func with(
         _ script: @escaping Script, over wire: Wire = .plain, sourceLocation: SourceLocation = #_sourceLocation,
-        _ body: (Probe, any WebSocketConnection) async throws -> Void
+        _ body: (Probe, any MessageConnection) async throws -> Void
     ) async throws {
         let server = try RawServer(script)
         let probe = Probe()

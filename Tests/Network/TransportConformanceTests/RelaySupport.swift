@@ -30,7 +30,7 @@ struct PatientTransport: WebSocketTransport, HTTPExchangeTransport {
     let webSocket: SocketWebSocketTransport
     let http: SocketHTTPTransport
 
-    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
+    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any MessageEvents) -> any MessageConnection {
         var request = request
         request.timeout = .seconds(600)
         return self.webSocket.makeConnection(request, id: id, events: events)

@@ -44,7 +44,7 @@ import Testing
         }
 
         /// Expects all events of the client's connection.
-        func expect(_ probe: Probe, _ connection: any WebSocketConnection) async throws {
+        func expect(_ probe: Probe, _ connection: any MessageConnection) async throws {
             switch self {
             case .afterAccept, .beforeResponse, .insideResponse: break
             case .afterResponse: _ = try await probe.opened()

@@ -132,7 +132,7 @@ enum TransportUnderTest: String, CaseIterable, Sendable, CustomTestStringConvert
         func connect(
             _ target: String = "/", subprotocols: [String] = [], headers: HTTPHeaders = [:], messageLimit: Int = 32 << 20,
             opens: Bool = true
-        ) -> (connection: any WebSocketConnection, probe: Probe) {
+        ) -> (connection: any MessageConnection, probe: Probe) {
             let probe = Probe()
             let request = WebSocketRequest(
                 self.setup.endpoint(self.address, target), headers: headers, subprotocols: subprotocols, messageLimit: messageLimit,
@@ -150,9 +150,9 @@ struct Behavior: Sendable {
     var request: @Sendable (HTTPRequestHead, any HTTPResponder) -> Void = { _, responder in responder.respond(HTTPResponse(status: 404)) }
     var upgrade: @Sendable (HTTPRequestHead) -> UpgradeDecision = { _ in .accept(subprotocol: nil) }
     /// Called before the connection is open.
-    var accepted: @Sendable (any WebSocketConnection) -> Void = { _ in }
-    var opened: @Sendable (any WebSocketConnection) -> Void = { _ in }
-    var received: @Sendable (any WebSocketConnection, WebSocketMessage) -> Void = { _, _ in }
+    var accepted: @Sendable (any MessageConnection) -> Void = { _ in }
+    var opened: @Sendable (any MessageConnection) -> Void = { _ in }
+    var received: @Sendable (any MessageConnection, TransportMessage) -> Void = { _, _ in }
 
     /// Sends every text and binary message back.
     static let echo = Behavior(received: { connection, message in
@@ -178,16 +178,16 @@ final class ScriptedServer: ListenerHandler {
         return self.behavior.upgrade(request)
     }
 
-    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         self.behavior.accepted(connection)
         return Session(self, connection)
     }
 
-    private final class Session: WebSocketEvents {
+    private final class Session: MessageEvents {
         let server: ScriptedServer
-        let connection: any WebSocketConnection
+        let connection: any MessageConnection
 
-        init(_ server: ScriptedServer, _ connection: any WebSocketConnection) {
+        init(_ server: ScriptedServer, _ connection: any MessageConnection) {
             self.server = server
             self.connection = connection
         }
@@ -203,10 +203,10 @@ final class ScriptedServer: ListenerHandler {
 }
 
 /// Records the events of a connection, and lets a test wait for the next one.
-final class Probe: WebSocketEvents {
+final class Probe: MessageEvents {
     enum Event: Sendable, Equatable {
         case opened(HTTPResponseHead)
-        case message(WebSocketMessage)
+        case message(TransportMessage)
         case writing(paused: Bool)
         case closed(CloseReason)
     }
@@ -260,7 +260,7 @@ final class Probe: WebSocketEvents {
     }
 
     /// Returns the next text or binary message.
-    func message() async throws -> WebSocketMessage {
+    func message() async throws -> TransportMessage {
         while true {
             switch await self.next() {
             case .message(let message) where message.kind == .ping || message.kind == .pong: continue
@@ -272,7 +272,7 @@ final class Probe: WebSocketEvents {
         }
     }
 
-    func expect(_ expected: WebSocketMessage, sourceLocation: SourceLocation = #_sourceLocation) async throws {
+    func expect(_ expected: TransportMessage, sourceLocation: SourceLocation = #_sourceLocation) async throws {
         let message = try await self.message()
         #expect(message == expected, sourceLocation: sourceLocation)
     }

@@ -16,7 +16,7 @@ import Testing
     /// Passes the rules the answer to a poll.
     private static func answer(
         _ rules: inout EngineIOPollingRules, _ contentType: String, _ body: [UInt8]
-    ) throws(TransportError) -> [WebSocketMessage] {
+    ) throws(TransportError) -> [TransportMessage] {
         _ = rules.received(HTTPResponseHead(status: 200, headers: ["Content-Type": contentType]))
         var batch = MessageBatch()
         try body.withUnsafeBufferPointer { bytes throws(TransportError) in
@@ -39,7 +39,7 @@ import Testing
         expectEqual(rules.receivingRequest().endpoint.target, "/primus/?EIO=3&transport=polling&sid=abc&t=1")
         let body = Self.bytes("4é😀", "42") + [1, 2, 255, 4, 9]
         try expectEqual(Self.answer(&rules, octets, body), [.text("4é😀"), .text("42"), .binary([4, 9])])
-        let (request, count) = rules.sendingRequest([WebSocketMessage.text("4é😀"), .binary([4, 200])])
+        let (request, count) = rules.sendingRequest([TransportMessage.text("4é😀"), .binary([4, 200])])
         expect(count == 2 && request.headers["Content-Type"] == octets)
         expectEqual(Hex.encode(request.body), "0007ff34c3a9f09f9880" + "0102ff04c8")
         guard case .request(let close) = rules.closing(.normal, reason: "") else { return expect(false, "the server is told") }
@@ -73,7 +73,7 @@ import Testing
     @Test(arguments: [EngineIOVersion.v3, .v4])
     func `an answer with packets that mean nothing is empty`(version: EngineIOVersion) throws {
         var rules = Self.rules(version)
-        func answer(_ packets: String...) throws -> [WebSocketMessage] {
+        func answer(_ packets: String...) throws -> [TransportMessage] {
             let body = EngineIOPayload.encode(packets.map { .text($0) }[...], EngineIOPayloadFormat(version)).body
             return try Self.answer(&rules, "", body)
         }
@@ -118,7 +118,7 @@ import Testing
         let binary = Self.bytes("4é") + [1, 2, 255, 4, 9]
         try expectEqual(Self.answer(&rules, "application/octet-stream", binary), [.text("4é"), .binary([4, 9])])
         try expectEqual(Self.answer(&rules, text, Array("2:4é6:b4yA==".utf8)), [.text("4é"), .binary([4, 200])])
-        let (request, count) = rules.sendingRequest([WebSocketMessage.text("4é"), .binary([4, 200])])
+        let (request, count) = rules.sendingRequest([TransportMessage.text("4é"), .binary([4, 200])])
         expect(count == 2 && request.headers["Content-Type"] == "text/plain;charset=UTF-8")
         expectEqual(String(decoding: request.body, as: UTF8.self), "2:4é6:b4yA==")
     }
@@ -129,7 +129,7 @@ import Testing
         // A message may follow the handshake in the same body.
         let packets = try Self.answer(&rules, contentType, Self.bytes(Self.handshake, "4é"))
         expectEqual(packets, [.text(Self.handshake), .text("4é")])
-        let (request, _) = rules.sendingRequest([WebSocketMessage.text("4é")])
+        let (request, _) = rules.sendingRequest([TransportMessage.text("4é")])
         expectEqual(request.body, Self.bytes("4é"))
         try expectEqual(Self.answer(&rules, contentType, Array("2:4é".utf8)), [.text("4é")])
     }

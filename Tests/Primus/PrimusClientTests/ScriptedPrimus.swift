@@ -6,16 +6,16 @@ import RealtimeTesting
 import TestSupport
 
 /// A server of Primus that says what a test wants, valid or not.
-final class ScriptedPrimus: ListenerHandler, WebSocketEvents {
+final class ScriptedPrimus: ListenerHandler, MessageEvents {
     /// The answers of the server.
     struct Script: Sendable {
         /// The response to a request; `nil` for none.
         var response: @Sendable (HTTPRequestHead) -> HTTPResponse? = { _ in HTTPResponse(status: 200, text: ScriptedPrimus.spec()) }
         var upgrade: @Sendable (HTTPRequestHead) -> UpgradeDecision = { _ in .accept(subprotocol: nil) }
         /// The messages at the beginning of a connection.
-        var greeting: [WebSocketMessage] = []
+        var greeting: [TransportMessage] = []
         /// The messages that answer a message.
-        var answer: @Sendable (WebSocketMessage) -> [WebSocketMessage] = { _ in [] }
+        var answer: @Sendable (TransportMessage) -> [TransportMessage] = { _ in [] }
     }
 
     static func spec(_ transformer: String = "websockets", _ parser: String = "json") -> String {
@@ -24,7 +24,7 @@ final class ScriptedPrimus: ListenerHandler, WebSocketEvents {
 
     let requests = EventRecorder<HTTPRequestHead>()
     let upgrades = EventRecorder<HTTPRequestHead>()
-    let received = EventRecorder<WebSocketMessage>()
+    let received = EventRecorder<TransportMessage>()
     /// The requests that weren't answered.
     let silent = EventRecorder<any HTTPResponder>()
     private let connections = RawConnections()
@@ -46,7 +46,7 @@ final class ScriptedPrimus: ListenerHandler, WebSocketEvents {
 
     /// Sends messages, which the client reads together.
     func send(_ texts: String...) { self.send(messages: texts.map { .text($0) }) }
-    func send(messages: [WebSocketMessage]) { self.connections.send(messages) }
+    func send(messages: [TransportMessage]) { self.connections.send(messages) }
     func close(_ code: CloseCode = .normal) { self.connections.close(code) }
     func pauseReading() { self.connections.pauseReading() }
     func resumeReading() { self.connections.resumeReading() }
@@ -63,7 +63,7 @@ final class ScriptedPrimus: ListenerHandler, WebSocketEvents {
         return self.script.upgrade(request)
     }
 
-    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         self.connections.accepted(connection, id: id)
         return self
     }

@@ -129,7 +129,7 @@ struct SessionHarness: TextHarness {
     mutating func opened(_ id: ConnectionID, head: HTTPResponseHead = HTTPResponseHead(status: 101)) -> [String] {
         let lines = self.accepted(id, head: head)
         guard let index = lines.firstIndex(of: "#\(id.rawValue) ping") else { return lines }
-        return lines[..<index] + self.received(id, [WebSocketMessage(.pong, [])]) + lines[(index + 1)...]
+        return lines[..<index] + self.received(id, [TransportMessage(.pong, [])]) + lines[(index + 1)...]
     }
 
     /// A connection is open, and the server says nothing.

@@ -80,7 +80,7 @@ import Testing
     @Test func `a server whose heartbeat is off has a silence limit, too`() {
         var session = self.open(#""pingInterval":false"#, version: "8.0.9")
         expectEqual(session.advance(by: .seconds(30)), ["#1 ping"])
-        expectEqual(session.received(session.connection, [WebSocketMessage(.pong, [])]), ["latency 0.0 seconds"])
+        expectEqual(session.received(session.connection, [TransportMessage(.pong, [])]), ["latency 0.0 seconds"])
         expectEqual(session.advance(by: .seconds(44)), ["#1 ping"])
         expectEqual(session.advance(by: .seconds(1)).first, "offline")
     }
@@ -136,9 +136,9 @@ import Testing
             let lines = session.advance(by: .seconds(interval / 2))
             expectEqual(lines, [#"#1 "primus::id::""#, "#1 ping"])
             session.advance(by: .milliseconds(100))
-            expectEqual(session.received(session.connection, [WebSocketMessage(.pong, [])]), ["latency 0.1 seconds"])
+            expectEqual(session.received(session.connection, [TransportMessage(.pong, [])]), ["latency 0.1 seconds"])
             session.advance(by: .seconds(interval) - .milliseconds(100))
-            session.received(session.connection, [WebSocketMessage(.pong, [])])
+            session.received(session.connection, [TransportMessage(.pong, [])])
         }
         // The check of a connection asks in the same way.
         expectEqual(session.step { $0.checkConnection(now: $1, &$2) }, [#"#1 "primus::id::""#, "#1 ping"])

@@ -184,10 +184,10 @@ import Testing
     /// Writes values backwards, so that nothing of Primus is recognized without it.
     private struct Backwards: PrimusParser {
         let name = "backwards"
-        func encode(_ value: PrimusValue) throws -> WebSocketMessage {
+        func encode(_ value: PrimusValue) throws -> TransportMessage {
             .text(String((value.string ?? "\(value.int ?? 0)").reversed()))
         }
-        func decode(_ packet: WebSocketMessage) throws -> PrimusValue {
+        func decode(_ packet: TransportMessage) throws -> PrimusValue {
             .string(String(String(decoding: packet.bytes, as: UTF8.self).reversed()))
         }
     }
@@ -213,10 +213,10 @@ import Testing
 
     private struct Bytes: PrimusParser {
         let name = "bytes"
-        func encode(_ value: PrimusValue) throws -> WebSocketMessage {
-            value.string == "text" ? .text("text") : WebSocketMessage(.binary, [0xFF])
+        func encode(_ value: PrimusValue) throws -> TransportMessage {
+            value.string == "text" ? .text("text") : TransportMessage(.binary, [0xFF])
         }
-        func decode(_ packet: WebSocketMessage) throws -> PrimusValue { .string("") }
+        func decode(_ packet: TransportMessage) throws -> PrimusValue { .string("") }
     }
 
     @Test func `bytes of a parser of the application aren't sent over sockjs, which carries text only`() async throws {
@@ -235,12 +235,12 @@ import Testing
     private struct Marked: PrimusCustomTransformer {
         let name = "marked"
         func webSocket(_ endpoint: Endpoint) -> Endpoint { endpoint.appending(path: "marked") }
-        func packets(in message: WebSocketMessage) throws -> [WebSocketMessage] {
+        func packets(in message: TransportMessage) throws -> [TransportMessage] {
             let text = String(decoding: message.bytes, as: UTF8.self)
             guard text.hasPrefix("#") else { throw Failed() }
             return text.dropFirst().split(separator: "#").map { .text(String($0)) }
         }
-        func message(for packet: WebSocketMessage) -> WebSocketMessage { .text("#\(String(decoding: packet.bytes, as: UTF8.self))") }
+        func message(for packet: TransportMessage) -> TransportMessage { .text("#\(String(decoding: packet.bytes, as: UTF8.self))") }
     }
 
     /// Calls a closure for each message that it translates.
@@ -248,8 +248,8 @@ import Testing
         let name = "calling"
         let body = Lock<(@Sendable () -> Void)?>(nil)
         func webSocket(_ endpoint: Endpoint) -> Endpoint { endpoint }
-        func packets(in message: WebSocketMessage) -> [WebSocketMessage] { [message] }
-        func message(for packet: WebSocketMessage) -> WebSocketMessage {
+        func packets(in message: TransportMessage) -> [TransportMessage] { [message] }
+        func message(for packet: TransportMessage) -> TransportMessage {
             self.body.withLock { $0 }?()
             return packet
         }

@@ -5,7 +5,7 @@ import TestSupport
 /// A transport whose connections don't begin before the test says so.
 final class HeldTransport: WebSocketTransport {
     private struct State: Sendable {
-        var held: [any WebSocketConnection] = []
+        var held: [any MessageConnection] = []
         var isReleased = false
     }
 
@@ -16,7 +16,7 @@ final class HeldTransport: WebSocketTransport {
         self.transport = transport
     }
 
-    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
+    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any MessageEvents) -> any MessageConnection {
         HeldConnection(self.transport.makeConnection(request, id: id, events: events), self)
     }
 
@@ -33,7 +33,7 @@ final class HeldTransport: WebSocketTransport {
         for connection in held { connection.open() }
     }
 
-    fileprivate func open(_ connection: any WebSocketConnection) {
+    fileprivate func open(_ connection: any MessageConnection) {
         let isReleased = self.state.withLock { state in
             if !state.isReleased { state.held.append(connection) }
             return state.isReleased
@@ -43,10 +43,10 @@ final class HeldTransport: WebSocketTransport {
 }
 
 private final class HeldConnection: ConnectionDecorator {
-    let connection: any WebSocketConnection
+    let connection: any MessageConnection
     private let transport: HeldTransport
 
-    init(_ connection: any WebSocketConnection, _ transport: HeldTransport) {
+    init(_ connection: any MessageConnection, _ transport: HeldTransport) {
         (self.connection, self.transport) = (connection, transport)
     }
 
@@ -81,7 +81,7 @@ final class SilentTransport: WebSocketTransport, HTTPTransport {
         }
     }
 
-    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
+    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any MessageEvents) -> any MessageConnection {
         self.transports.webSocket.makeConnection(request, id: id, events: SilentEvents(events, self))
     }
 
@@ -118,11 +118,11 @@ private final class SilentBody: HTTPBody {
     }
 }
 
-private final class SilentEvents: WebSocketEvents {
-    private let events: any WebSocketEvents
+private final class SilentEvents: MessageEvents {
+    private let events: any MessageEvents
     private let transport: SilentTransport
 
-    init(_ events: any WebSocketEvents, _ transport: SilentTransport) {
+    init(_ events: any MessageEvents, _ transport: SilentTransport) {
         (self.events, self.transport) = (events, transport)
     }
 
@@ -156,7 +156,7 @@ struct OtherServer: WebSocketTransport {
     let transport: any WebSocketTransport
     let port: Int
 
-    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
+    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any MessageEvents) -> any MessageConnection {
         var request = request
         request.endpoint.port = self.port
         return self.transport.makeConnection(request, id: id, events: events)

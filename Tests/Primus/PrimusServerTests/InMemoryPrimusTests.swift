@@ -86,7 +86,7 @@ import Testing
     }
 
     /// Packets that are nested too deeply, or have a length that they don't have.
-    private static func bombs(_ parser: PrimusParserKind) -> [WebSocketMessage] {
+    private static func bombs(_ parser: PrimusParserKind) -> [TransportMessage] {
         switch parser {
         case .msgpack: [.binary(Array(repeating: 0x91, count: 50_000)), .binary([0xDD, 0xFF, 0xFF, 0xFF, 0xFF])]
         case .binary: [.binary(Array(repeating: 0x91, count: 50_000)), .binary([0xBB, 0xFF, 0xFF, 0xFF, 0xFF])]

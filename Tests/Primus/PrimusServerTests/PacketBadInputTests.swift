@@ -10,7 +10,7 @@ import Testing
     struct Packet: Sendable, CustomTestStringConvertible {
         let parser: PrimusParserKind
         let testDescription: String
-        let message: WebSocketMessage
+        let message: TransportMessage
 
         init(_ parser: PrimusParserKind, _ name: String, _ text: String) {
             (self.parser, self.testDescription, self.message) = (parser, "\(parser): \(name)", .text(text))

@@ -291,7 +291,7 @@ import Testing
         let token = test.server.on("add") { call in
             if let (a, b) = try? call.arguments.decode(Int.self, Int.self) { try? call.acknowledge(a + b) }
         }
-        let answers = EventRecorder<WebSocketMessage>()
+        let answers = EventRecorder<TransportMessage>()
         let socket = RawSocket(test.network.transports().webSocket, test.address, "/primus") { answers.record($0) }
         let arguments = try PrimusArguments("add", 1, 2, in: coding)
         socket.send([try PrimusPluginWriter(coding).message(.emitter(.event(name: "add", arguments, id: 4)))])

@@ -29,7 +29,7 @@ private final class RecordingHandler: ListenerHandler {
         return self.handler.upgrade(request)
     }
 
-    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         self.handler.accepted(connection, id: id, request: request)
     }
 

@@ -42,10 +42,10 @@ struct ServerUnderTest {
 /// A client that records what it receives as lines.
 struct RawClient {
     let socket: RawSocket
-    private let received: EventRecorder<WebSocketMessage>
+    private let received: EventRecorder<TransportMessage>
 
     init(_ transport: any WebSocketTransport, _ address: ListenerAddress, _ target: String, _ headers: HTTPHeaders) {
-        let received = EventRecorder<WebSocketMessage>()
+        let received = EventRecorder<TransportMessage>()
         self.received = received
         self.socket = RawSocket(transport, address, target, headers: headers) { received.record($0) }
     }

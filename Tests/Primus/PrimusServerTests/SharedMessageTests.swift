@@ -10,7 +10,7 @@ import Testing
     private static let configuration = PrimusServerConfiguration()
 
     /// Encodes messages as a session does for its poll or stream.
-    private func encode(_ rules: some HTTPServedConnectionRules, _ transport: String, _ messages: [WebSocketMessage]) -> [SharedBody] {
+    private func encode(_ rules: some ServedHTTPMessagesRules, _ transport: String, _ messages: [TransportMessage]) -> [SharedBody] {
         var rules = rules
         _ = rules.waiting(HTTPRequestHead(method: "POST", target: "/primus/1/a/\(transport)"))
         var (rest, bodies) = (messages[...], [SharedBody]())
@@ -31,7 +31,7 @@ import Testing
     @Test(arguments: ["xhr", "xhr_streaming", "eventsource"], ["x", "100%"])
     func `sessions of SockJS share a large frame, also with escape sequences`(transport: String, content: String) {
         let large = "a[\"" + String(repeating: content, count: SharedBody.largeSize / content.utf8.count + 1) + "\"]"
-        let messages = [#"a["1"]"#, #"a["2"]"#, large, #"a["3"]"#].map { WebSocketMessage.text($0) }
+        let messages = [#"a["1"]"#, #"a["2"]"#, large, #"a["3"]"#].map { TransportMessage.text($0) }
         let encodings = SessionEncodings()
         let sessions = (1...2).map { _ in self.encode(SockJSServedRules(Self.configuration, encodings) { _ in }, transport, messages) }
         let isEvent = transport == "eventsource"
@@ -42,10 +42,10 @@ import Testing
         expect(self.addresses(sessions[0]).count == 1 && self.addresses(sessions[0]) == self.addresses(sessions[1]))
     }
 
-    @Test(arguments: [EngineIOVersion.v3, .v4], [WebSocketMessage.Kind.text, .binary])
-    func `sessions of engine.io share a large packet, also in Base64`(version: EngineIOVersion, kind: WebSocketMessage.Kind) {
+    @Test(arguments: [EngineIOVersion.v3, .v4], [TransportMessage.Kind.text, .binary])
+    func `sessions of engine.io share a large packet, also in Base64`(version: EngineIOVersion, kind: TransportMessage.Kind) {
         let content = [UInt8(ascii: "4")] + [UInt8](repeating: UInt8(ascii: "x"), count: SharedBody.largeSize)
-        let messages = [.text("41"), WebSocketMessage(kind, content), .text("42")]
+        let messages = [.text("41"), TransportMessage(kind, content), .text("42")]
         let encodings = SessionEncodings()
         let sessions = (1...2).map { _ in
             self.encode(EngineIOServedRules(version, cookie: nil, Self.configuration, encodings), "", messages)
@@ -58,7 +58,7 @@ import Testing
 
     @Test func `sessions share several large messages, in whatever order they ask for them`() {
         let encodings = SessionEncodings()
-        let messages = (0..<3).map { WebSocketMessage(.binary, [UInt8](repeating: $0, count: SharedBody.largeSize)) }
+        let messages = (0..<3).map { TransportMessage(.binary, [UInt8](repeating: $0, count: SharedBody.largeSize)) }
         let sessions = (1...2).map { _ in
             self.encode(EngineIOServedRules(.v4, cookie: nil, Self.configuration, encodings), "", messages)
         }

@@ -154,8 +154,8 @@ import Testing
 
     struct Upper: PrimusParser {
         let name = "upper"
-        func encode(_ value: PrimusValue) throws -> WebSocketMessage { .text("!" + (value.string ?? "")) }
-        func decode(_ packet: WebSocketMessage) throws -> PrimusValue { .string(String(decoding: packet.bytes.dropFirst(), as: UTF8.self)) }
+        func encode(_ value: PrimusValue) throws -> TransportMessage { .text("!" + (value.string ?? "")) }
+        func decode(_ packet: TransportMessage) throws -> PrimusValue { .string(String(decoding: packet.bytes.dropFirst(), as: UTF8.self)) }
     }
 
     @Test func `a parser of the application carries messages, and those of Primus`() async throws {
@@ -232,7 +232,7 @@ import Testing
         let test = try await ServerUnderTest()
         let client = test.client()
         test.clock.advance(by: .seconds(30))
-        client.socket.send([WebSocketMessage(.ping, [])])
+        client.socket.send([TransportMessage(.ping, [])])
         test.clock.advance(by: .seconds(30))
         expect(client.end == nil && client.lines.filter { $0.contains("ping::") }.count == 2)
     }

@@ -76,13 +76,13 @@ final class PrimusSimulation: @unchecked Sendable {
         // The others have nothing but WebSockets.
         if server.transformer == .websockets { options.allowedTransports = .webSockets }
         let session = PrimusSession(options, epoch: InMemoryNetwork.epoch, seed: simulation.seed)
-        let environment = HTTPConnection.Environment(transports, cookies: session.cookies)
+        let environment = HTTPMessageConnection.Environment(transports, cookies: session.cookies)
         self.client = SimulatedClient(
             session, on: network, rules: rules,
             connect: { request, id, events, _ in
                 switch request.connection {
                 case .webSocket(let request): network.connect(request, id: id, events: events)
-                case .http(let rules): HTTPConnection(rules, in: environment, id: id, events: events)
+                case .http(let rules): HTTPMessageConnection(rules, in: environment, id: id, events: events)
                 }
             },
             perform: { work, id, driver in Self.perform(work, id, driver, on: network) })
@@ -296,12 +296,12 @@ final class PrimusSimulation: @unchecked Sendable {
     }
 
     /// Notes the numbers that are sent.
-    private func checkSent(_ message: WebSocketMessage, on id: ConnectionID) {
+    private func checkSent(_ message: TransportMessage, on id: ConnectionID) {
         guard let framing = self.framings[id], message.kind == .text || message.kind == .binary else { return }
         message.bytes.withUnsafeBytes { bytes in
             framing.read(message.kind, bytes) { event in
                 guard case .packet(let kind, let packet) = event,
-                    let value = try? self.model.coding.value(of: WebSocketMessage(kind, Array(packet))),
+                    let value = try? self.model.coding.value(of: TransportMessage(kind, Array(packet))),
                     let number = PrimusServerModel.number(value)
                 else { return }
                 self.simulation.require(!self.refused.contains(number), "\(number) was sent after its call had failed")

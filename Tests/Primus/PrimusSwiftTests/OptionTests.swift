@@ -189,8 +189,8 @@ import FoundationNetworking
 
     struct ReverseOfServer: PrimusParser {
         var name: String { "reverse" }
-        func encode(_ value: PrimusValue) throws -> WebSocketMessage { .text(String((value.string ?? "").reversed())) }
-        func decode(_ packet: WebSocketMessage) throws -> PrimusValue {
+        func encode(_ value: PrimusValue) throws -> TransportMessage { .text(String((value.string ?? "").reversed())) }
+        func decode(_ packet: TransportMessage) throws -> PrimusValue {
             .string(String(String(decoding: packet.bytes, as: UTF8.self).reversed()))
         }
     }
@@ -218,10 +218,10 @@ import FoundationNetworking
 
     final class Quoting: TransformerProtocol {
         let name = "quoting"
-        func packets(in message: WebSocketMessage) throws -> [WebSocketMessage] {
+        func packets(in message: TransportMessage) throws -> [TransportMessage] {
             [.text(String(decoding: message.bytes.dropFirst(), as: UTF8.self))]
         }
-        func message(for packet: WebSocketMessage) -> WebSocketMessage { .text(">" + String(decoding: packet.bytes, as: UTF8.self)) }
+        func message(for packet: TransportMessage) -> TransportMessage { .text(">" + String(decoding: packet.bytes, as: UTF8.self)) }
     }
 
     @Test func `a transformer of the application`() async throws {

@@ -210,7 +210,7 @@ struct TraceKind: Sendable, CustomTestStringConvertible {
         let test = try await PrimusFixture(kind)
         try await test.open()
         let id = test.memory.server.sparks[0].id
-        let packets = ["1", "{", "2"].map { WebSocketMessage.text($0) }
+        let packets = ["1", "{", "2"].map { TransportMessage.text($0) }
         for message in kind.framing.messages(packets) { test.memory.server.sendRaw(message, to: id) }
         try await eventually { test.trace.all.count == 6 }
         expectEqual(test.trace.all, ["incoming::data", "data", "incoming::data", "error", "incoming::data", "data"])

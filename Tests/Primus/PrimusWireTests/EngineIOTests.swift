@@ -90,7 +90,7 @@ import Testing
 
     // MARK: Bodies
 
-    private static func packets(_ format: EngineIOPayloadFormat) -> [WebSocketMessage] {
+    private static func packets(_ format: EngineIOPayloadFormat) -> [TransportMessage] {
         [
             EngineIOPacket(.message, #"{"a":"€😀"}"#), EngineIOPacket(.message, [1, 2, 3], isBinary: true), EngineIOPacket(.noop),
             EngineIOPacket(.message, ""), EngineIOPacket(.ping, "probe"),
@@ -134,7 +134,7 @@ import Testing
 
     @Test(arguments: EngineIOPayloadFormat.allCases)
     func `a body takes as many packets as fit, and at least one`(format: EngineIOPayloadFormat) {
-        let packets = Array(repeating: WebSocketMessage.text("412345678"), count: 10)
+        let packets = Array(repeating: TransportMessage.text("412345678"), count: 10)
         for limit in 0..<60 {
             let (body, count) = EngineIOPayload.encode(packets[...], format, limit: limit)
             expect(count == 1 || body.count <= limit)
@@ -146,7 +146,7 @@ import Testing
 
     @Test(arguments: EngineIOPayloadFormat.allCases)
     func `a packet of a body has a maximum size, wherever the body is cut`(format: EngineIOPayloadFormat) {
-        let packets = [WebSocketMessage.text("412345678"), .text("4123456789")]
+        let packets = [TransportMessage.text("412345678"), .text("4123456789")]
         let body = EngineIOPayload.encode(packets[...], format).body
         for pieces in [1, 5, Int.max] {
             expectEqual(EngineIOPayload.decode(body, format, limit: 10, pieces: pieces).packets, packets)
@@ -198,7 +198,7 @@ import Testing
         let old = [0] + digits + [0xFF] + packet
         let binary: [UInt8] = [1, 2, 0xFF, 4, 200]
         for (body, expected) in [
-            (old, [WebSocketMessage(.text, packet)]), (old + old, [.init(.text, packet), .init(.text, packet)]),
+            (old, [TransportMessage(.text, packet)]), (old + old, [.init(.text, packet), .init(.text, packet)]),
             (old + binary + old, [.init(.text, packet), .binary([4, 200]), .init(.text, packet)]),
         ] {
             for pieces in 1...body.count {
@@ -226,7 +226,7 @@ import Testing
         let bytes = Hex.decode("0000ff" + "0100ff" + "0006ff623441514944" + "0001ff39") ?? []
         for pieces in [1, 2, Int.max] {
             let decoded = EngineIOPayload.decode(bytes, .bytes, pieces: pieces)
-            expect(decoded.packets == [WebSocketMessage.binary([4, 1, 2, 3]), .text("9")] && decoded.error == nil, "\(decoded)")
+            expect(decoded.packets == [TransportMessage.binary([4, 1, 2, 3]), .text("9")] && decoded.error == nil, "\(decoded)")
         }
     }
 

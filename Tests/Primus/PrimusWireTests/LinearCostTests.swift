@@ -6,7 +6,7 @@ import Testing
 @Suite(.requires(.completeRun), .computes, .serialized, .timeLimit(.minutes(10))) struct PrimusWireLinearCostTests {
     @Test func `reading a frame of SockJS costs as much as it has bytes`() async throws {
         try await expectLinearCost { count in
-            let frame = WebSocketMessage.text("a[" + Array(repeating: #""\"x\"""#, count: count).joined(separator: ",") + "]")
+            let frame = TransportMessage.text("a[" + Array(repeating: #""\"x\"""#, count: count).joined(separator: ",") + "]")
             return { expectEqual(PrimusFraming.sockJS(.client).lines(frame).count, count) }
         }
     }
@@ -14,14 +14,14 @@ import Testing
     @Test(arguments: EngineIOPayloadFormat.allCases)
     func `reading a body of engine io costs as much as it has bytes`(format: EngineIOPayloadFormat) async throws {
         try await expectLinearCost { count in
-            let body = EngineIOPayload.encode(Array(repeating: WebSocketMessage.text("4x"), count: count)[...], format).body
+            let body = EngineIOPayload.encode(Array(repeating: TransportMessage.text("4x"), count: count)[...], format).body
             return { expectEqual(EngineIOPayload.decode(body, format).packets.count, count) }
         }
     }
 
     @Test func `reading a long packet of a body of bytes in pieces costs as much as it has bytes`() async throws {
         try await expectLinearCost { count in
-            let packet = WebSocketMessage.text("4" + String(repeating: "é😀", count: count))
+            let packet = TransportMessage.text("4" + String(repeating: "é😀", count: count))
             let body = EngineIOPayload.encode([packet], .bytes).body
             return { expectEqual(EngineIOPayload.decode(body, .bytes, pieces: 100).packets, [packet]) }
         }

@@ -19,7 +19,7 @@ import Testing
         sensor: 7, celsius: 21.5, at: PrimusDate(milliseconds: 1_700_000_000_123), raw: [1, 2, 255], tags: ["room": "ä\u{2028}"])
     static let codings: [PrimusCoding] = [.json, .ejson, .messagePack, .binary]
 
-    private func error(_ coding: PrimusCoding, _ packet: WebSocketMessage, limits: CodingLimits = CodingLimits()) -> PrimusParserError? {
+    private func error(_ coding: PrimusCoding, _ packet: TransportMessage, limits: CodingLimits = CodingLimits()) -> PrimusParserError? {
         do {
             _ = try coding.value(of: packet, limits: limits)
             return nil
@@ -315,7 +315,7 @@ import Testing
     @Test(arguments: Self.codings)
     func `a value that is nested too deeply is an error, without a crash`(coding: PrimusCoding) throws {
         let depth = 100_000
-        let packet: WebSocketMessage =
+        let packet: TransportMessage =
             switch coding.messageKind {
             case .text?: .text(String(repeating: "[", count: depth) + String(repeating: "]", count: depth))
             default: .binary(Array(repeating: 0x91, count: depth) + [0xC0])
@@ -332,7 +332,7 @@ import Testing
             let count = reversed.count
             reversed += [type, UInt8(truncatingIfNeeded: count), UInt8(count >> 8), 0xC8, 0x91]
         }
-        let packet = WebSocketMessage.binary(reversed.reversed())
+        let packet = TransportMessage.binary(reversed.reversed())
         let error = self.error(.messagePack, packet)
         // msgpack-lite doesn't know the last type.
         expectEqual(error?.code, (type == 0x70 ? nil : .invalidPacket))
@@ -373,8 +373,8 @@ import Testing
 
     struct Lines: PrimusParser {
         let name = "lines"
-        func encode(_ value: PrimusValue) throws -> WebSocketMessage { .text("line " + (value.string ?? "")) }
-        func decode(_ packet: WebSocketMessage) throws -> PrimusValue {
+        func encode(_ value: PrimusValue) throws -> TransportMessage { .text("line " + (value.string ?? "")) }
+        func decode(_ packet: TransportMessage) throws -> PrimusValue {
             let text = String(decoding: packet.bytes, as: UTF8.self)
             guard text.hasPrefix("line ") else { throw PrimusParserError(.invalidPacket, "The packet isn't a line.") }
             return .string(String(text.dropFirst(5)))
@@ -383,8 +383,8 @@ import Testing
 
     struct Pings: PrimusParser {
         let name = "pings"
-        func encode(_ value: PrimusValue) throws -> WebSocketMessage { WebSocketMessage(.ping, []) }
-        func decode(_ packet: WebSocketMessage) throws -> PrimusValue { .null }
+        func encode(_ value: PrimusValue) throws -> TransportMessage { TransportMessage(.ping, []) }
+        func decode(_ packet: TransportMessage) throws -> PrimusValue { .null }
     }
 
     @Test func `a parser of the application has the place of any other`() throws {

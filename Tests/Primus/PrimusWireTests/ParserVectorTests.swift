@@ -11,7 +11,7 @@ import Testing
         let coding: PrimusCoding
         let name: String
         let value: PrimusValue
-        let packet: WebSocketMessage
+        let packet: TransportMessage
         var testDescription: String { "\(self.coding.kind) \(self.name)" }
     }
 
@@ -22,7 +22,7 @@ import Testing
                 let value = Self.value(fields[2])
             else { return nil }
             return Vector(
-                coding: coding, name: fields[1], value: value, packet: WebSocketMessage(coding.messageKind ?? .binary, bytes))
+                coding: coding, name: fields[1], value: value, packet: TransportMessage(coding.messageKind ?? .binary, bytes))
         }
     }()
 
@@ -79,7 +79,7 @@ import Testing
     func `a packet that is cut off is an error, and never another value`(vector: Vector) throws {
         guard vector.coding.messageKind == .binary else { return }
         for end in 0..<vector.packet.bytes.count {
-            let cut = WebSocketMessage(.binary, Array(vector.packet.bytes[..<end]))
+            let cut = TransportMessage(.binary, Array(vector.packet.bytes[..<end]))
             #expect(throws: PrimusParserError.self) { try vector.coding.value(of: cut) }
         }
     }

@@ -11,8 +11,8 @@ import Testing
         var server: String
         var title: String
         var coding: PrimusCoding
-        var received: [WebSocketMessage] = []
-        var sent: [WebSocketMessage] = []
+        var received: [TransportMessage] = []
+        var sent: [TransportMessage] = []
         var testDescription: String { "\(self.server), \(self.title)" }
 
         var framings: (client: PrimusFraming, server: PrimusFraming) {
@@ -49,7 +49,7 @@ import Testing
         return sessions.filter { !$0.received.isEmpty }
     }
 
-    private static func message(_ text: Substring) -> WebSocketMessage? {
+    private static func message(_ text: Substring) -> TransportMessage? {
         if text.hasPrefix("text ") { return .text(String(text.dropFirst(5))) }
         if text.hasPrefix("binary ") { return Hex.decode(String(text.dropFirst(7))).map { .binary($0) } }
         return nil
@@ -62,14 +62,14 @@ import Testing
 
     /// The packets of messages, without those of Primus itself.
     private static func packets(
-        _ messages: [WebSocketMessage], _ framing: PrimusFraming, _ coding: PrimusCoding
-    ) -> [WebSocketMessage] {
-        var packets: [WebSocketMessage] = []
+        _ messages: [TransportMessage], _ framing: PrimusFraming, _ coding: PrimusCoding
+    ) -> [TransportMessage] {
+        var packets: [TransportMessage] = []
         for message in messages {
             message.bytes.withUnsafeBytes { bytes in
                 framing.read(message.kind, bytes) { event in
                     guard case .packet(let kind, let bytes) = event, PrimusProtocolMessage(bytes, kind, coding) == nil else { return }
-                    packets.append(WebSocketMessage(kind, Array(bytes)))
+                    packets.append(TransportMessage(kind, Array(bytes)))
                 }
             }
         }

@@ -69,7 +69,7 @@ import Testing
     }
 
     @Test func `packets travel in one array`() {
-        let packets = [WebSocketMessage.text(#""a""#), .text("ä\n😀"), .text("")]
+        let packets = [TransportMessage.text(#""a""#), .text("ä\n😀"), .text("")]
         let toServer = Self.client.messages(packets)
         expectEqual(toServer.map(text), [#"["\"a\"","ä\n😀",""]"#])
         expectEqual(toServer.flatMap { Self.server.lines($0) }, [#"packet "a""#, "packet ä\n😀", "packet "])

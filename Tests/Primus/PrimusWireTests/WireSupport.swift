@@ -5,13 +5,13 @@ import RealtimeEncoding
 import RealtimeSystem
 import TestSupport
 
-func text(_ message: WebSocketMessage) -> String { String(decoding: message.bytes, as: UTF8.self) }
+func text(_ message: TransportMessage) -> String { String(decoding: message.bytes, as: UTF8.self) }
 
 func hex(_ bytes: [UInt8]) -> String { Hex.encode(bytes) }
 
 extension PrimusFraming {
     /// The parts of a message, as lines.
-    func lines(_ message: WebSocketMessage) -> [String] {
+    func lines(_ message: TransportMessage) -> [String] {
         var lines: [String] = []
         message.bytes.withUnsafeBytes { bytes in
             self.read(message.kind, bytes) { event in
@@ -46,7 +46,7 @@ extension EngineIOPayload {
     /// Reads a body in pieces.
     static func decode(
         _ body: [UInt8], _ format: EngineIOPayloadFormat, limit: Int = 1 << 20, pieces: Int = .max
-    ) -> (packets: [WebSocketMessage], error: EngineIOError?) {
+    ) -> (packets: [TransportMessage], error: EngineIOError?) {
         var reader = EngineIOPayloadReader(format == .separated ? .v4 : .v3, limit: limit)
         var batch = MessageBatch()
         do throws(EngineIOError) {

@@ -138,7 +138,7 @@ import Testing
         let events = try raw.client.subscribe("one").events()
         let text = Array(#"{"event":"a","channel":"one","data":"1"}"#.utf8)
         raw.server.send([
-            .binary(text), .binary([0xFF, 0]), WebSocketMessage(.ping, [1]), WebSocketMessage(.pong, []), WebSocketMessage(.text, text),
+            .binary(text), .binary([0xFF, 0]), TransportMessage(.ping, [1]), TransportMessage(.pong, []), TransportMessage(.text, text),
         ])
         await expectEqual(events.pending().map(\.data), ["1"])
         expectEqual(raw.client.counters.messagesIgnored, 2)

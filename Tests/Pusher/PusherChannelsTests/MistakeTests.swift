@@ -24,7 +24,7 @@ struct MistakeTests {
             .reject(HTTPResponse(status: 404, text: "<html><head><title>Welcome</title></head><body>A shop</body></html>"))
         }
 
-        func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+        func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
             preconditionFailure("no upgrade is accepted")
         }
     }

@@ -33,7 +33,7 @@ import Testing
     private static let identity = TLSIdentity(certificateChain: .file("/certificate.pem"), privateKey: .text(text))
     private static let response = HTTPResponse(status: 401, headers: headers, text: text)
     private static let request = HTTPRequestHead(method: "GET", target: "/app?auth_signature=\(marker)", headers: headers)
-    private static let message = WebSocketMessage.text(#"{"event":"pusher:subscribe","data":{"auth":"key:\#(marker)"}}"#)
+    private static let message = TransportMessage.text(#"{"event":"pusher:subscribe","data":{"auth":"key:\#(marker)"}}"#)
     private static let error = PusherError(.failed, "Failed.", cause: MarkerError())
     private static let member = PusherMember(id: "me", info: ["name": "Anna"])
 
@@ -155,7 +155,7 @@ import Testing
             "UpgradeResponder.Answer": [
                 UpgradeResponder.Answer.reject(Self.response), UpgradeResponder.Answer.accept(subprotocol: nil, headers: Self.headers),
             ],
-            "WebSocketMessage": [Self.message],
+            "TransportMessage": [Self.message],
             "WebSocketRequest": [WebSocketRequest(Self.endpoint, headers: Self.headers, subprotocols: [Self.text])],
         ]
     }
@@ -284,7 +284,7 @@ import Testing
             "TLSVersion": [TLSVersion.tls12],
             "TransportError.Code": [TransportError.Code.closed],
             "UpgradeResponder": [UpgradeResponder { _ in }],
-            "WebSocketMessage.Kind": [WebSocketMessage.Kind.text],
+            "TransportMessage.Kind": [TransportMessage.Kind.text],
         ]
     }
 
@@ -388,7 +388,7 @@ import Testing
                 "WebSocketRequest(endpoint: https://host/auth, headers: [Cookie: <redacted>], subprotocols: [<redacted>], "))
         expect("\(Self.response)".contains("headers: [Authorization: <redacted>, "))
         expect("\(Self.request)".hasPrefix(#"HTTPRequestHead(method: "GET", target: "/app?<redacted>", headers: ["#))
-        expectEqual("\(WebSocketMessage.text("abc"))", "WebSocketMessage(kind: text, bytes: <3 bytes>)")
+        expectEqual("\(TransportMessage.text("abc"))", "TransportMessage(kind: text, bytes: <3 bytes>)")
         expect("\(Self.configuration(Self.authorizers[0]))".contains("authorizer: PusherAuthorizer(secret: <redacted>, "))
         expect("\(Self.configuration(Self.authorizers[0]))".contains("userAuthenticator: PusherUserAuthenticator(secret: <redacted>, "))
         var dumped = ""

@@ -122,7 +122,7 @@ struct SessionHarness: TextHarness {
 
     mutating func trigger(_ event: String, on channel: String) -> [String] {
         let message = PusherFrames.clientEvent(event, channel: channel, data: Array("1".utf8))
-        var result = Result<(ConnectionID, WebSocketMessage)?, PusherError>.success(nil)
+        var result = Result<(ConnectionID, TransportMessage)?, PusherError>.success(nil)
         self.step { session, _, _ in
             result = Result { () throws(PusherError) in try session.trigger(message, channel: channel, id: .none) }
         }
@@ -190,7 +190,7 @@ struct SessionHarness: TextHarness {
         }
     }
 
-    func text(of message: WebSocketMessage) -> String {
+    func text(of message: TransportMessage) -> String {
         let frame = try? JSONValue(parsing: message.bytes)
         let data = frame?["data"]
         let parts = [

@@ -12,9 +12,9 @@ private let one = ChannelID(slot: 0, serial: 1), two = ChannelID(slot: 1, serial
 
 /// The client events that wait, without a session.
 @Suite struct ClientEventsTests {
-    private func message(_ text: String) -> WebSocketMessage { .text(text) }
+    private func message(_ text: String) -> TransportMessage { .text(text) }
 
-    private func texts(_ messages: [WebSocketMessage]) -> [String] { messages.map { String(decoding: $0.bytes, as: UTF8.self) } }
+    private func texts(_ messages: [TransportMessage]) -> [String] { messages.map { String(decoding: $0.bytes, as: UTF8.self) } }
 
     private func at(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds * 1_000_000_000) }
 

@@ -616,8 +616,8 @@ private func seconds(_ seconds: Int64) -> Instant { Instant(nanoseconds: seconds
         expectEqual(server.standStill(for: .milliseconds(30_999)).map(\.summary), ["error 4201", "close 4201"])
     }
 
-    @Test(arguments: [PusherFrames.pong, PusherFrames.ping, .text("invalid"), .binary([1]), WebSocketMessage(.ping, [])])
-    func `any message restarts the heartbeat`(message: WebSocketMessage) {
+    @Test(arguments: [PusherFrames.pong, PusherFrames.ping, .text("invalid"), .binary([1]), TransportMessage(.ping, [])])
+    func `any message restarts the heartbeat`(message: TransportMessage) {
         var server = ServerUnderTest()
         server.connect(1)
         server.advance(by: .seconds(149))

@@ -130,10 +130,10 @@ import Testing
 
     @Test func `subscribers who know the same event receive the same delta`() throws {
         typealias Event = PusherServerMachine.CompressibleEvent
-        func message(_ number: Int) -> WebSocketMessage {
+        func message(_ number: Int) -> TransportMessage {
             PusherFrames.event("tick", channel: "a", data: "a text that stays the same: \(number)")
         }
-        func address(_ message: WebSocketMessage) -> UnsafePointer<UInt8>? { message.bytes.withUnsafeBufferPointer { $0.baseAddress } }
+        func address(_ message: TransportMessage) -> UnsafePointer<UInt8>? { message.bytes.withUnsafeBufferPointer { $0.baseAddress } }
         // Two have received all events, one begins later, and the others have received different ones.
         var bases = [DeltaBases](repeating: DeltaBases(), count: 20)
         for number in 0..<20 {

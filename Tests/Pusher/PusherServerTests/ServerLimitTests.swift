@@ -13,14 +13,14 @@ import Testing
 @Suite struct ServerLimitTests {
     private static func text(_ count: Int, _ character: String = "x") -> String { String(repeating: character, count: count) }
 
-    private func presence(_ server: ServerUnderTest, _ number: Int, data: String) -> WebSocketMessage {
+    private func presence(_ server: ServerUnderTest, _ number: Int, data: String) -> TransportMessage {
         let auth = ChannelSignature.token(
             key: "key", secret: "secret", socketID: server.socketID(number), channel: "presence-a", channelData: data)
         return PusherFrames.subscribe("presence-a", auth: auth, channelData: data)
     }
 
     /// The frame of a ping with a given size.
-    private static func ping(size: Int) -> WebSocketMessage {
+    private static func ping(size: Int) -> TransportMessage {
         let frame = #"{"event":"pusher:ping","data":""}"#
         return .text(#"{"event":"pusher:ping","data":"\#(self.text(size - frame.utf8.count))"}"#)
     }
@@ -39,7 +39,7 @@ import Testing
     // MARK: Output
 
     /// Passes messages that arrive together to the server, and returns how many of them it takes at a time.
-    private static func portions(_ server: inout ServerUnderTest, _ messages: [WebSocketMessage]) -> [Int] {
+    private static func portions(_ server: inout ServerUnderTest, _ messages: [TransportMessage]) -> [Int] {
         let batch = MessageBatch(messages)
         var portions: [Int] = []
         var next = 0
@@ -59,7 +59,7 @@ import Testing
         server.subscribe(1, "a")
         let data = String(repeating: "1", count: 10_000)
         for _ in 0..<100 { server.step { $0.publish("event", to: "a", data: data, now: $1, &$2) } }
-        let resume = WebSocketMessage.text(#"{"event":"pusher:resume","data":{"channel_positions":{"a":{"serial":0}}}}"#)
+        let resume = TransportMessage.text(#"{"event":"pusher:resume","data":{"channel_positions":{"a":{"serial":0}}}}"#)
         expectEqual(Self.portions(&server, [resume, resume, resume, PusherFrames.ping, PusherFrames.ping]), [1, 1, 1, 2])
     }
 
@@ -69,7 +69,7 @@ import Testing
         server.opened(1)
         server.subscribe(1, "a")
         for _ in 0..<2 { server.step { $0.publish("event", to: "a", data: "1", now: $1, &$2) } }
-        func resume(from serial: Int) -> WebSocketMessage {
+        func resume(from serial: Int) -> TransportMessage {
             .text(#"{"event":"pusher:resume","data":{"channel_positions":{"a":{"serial":\#(serial)}}}}"#)
         }
         expectEqual(Self.portions(&server, [PusherFrames.ping, resume(from: 0), resume(from: 1), PusherFrames.ping]), [2, 1, 1])
@@ -119,7 +119,7 @@ import Testing
     @Test func `the bytes of all histories are limited`() {
         var histories = PusherServerMachine.Histories()
         let now = Instant(nanoseconds: 0)
-        let event = WebSocketMessage.text(#"{"event":"a","data":"\#(Self.text(1 << 20))"}"#)
+        let event = TransportMessage.text(#"{"event":"a","data":"\#(Self.text(1 << 20))"}"#)
         for number in 0..<200 {
             let name = ByteString("\(number)")
             let time = now.advanced(by: .seconds(2 * number))

@@ -211,7 +211,7 @@ import Testing
         expect(client.endings.all.isEmpty && pusher.server.socketIDs.count == 1)
         // So does a ping of the WebSocket protocol.
         pusher.clock.advance(by: .seconds(149))
-        client.send(WebSocketMessage(.ping, []))
+        client.send(TransportMessage(.ping, []))
         pusher.clock.advance(by: .seconds(100))
         expect(client.endings.all.isEmpty)
     }

@@ -15,7 +15,7 @@ enum ServerCommand: Equatable {
     case run(hook: UInt64, String)
     case cancel(hook: UInt64)
 
-    static func send(_ connection: Int, _ message: WebSocketMessage) -> Self {
+    static func send(_ connection: Int, _ message: TransportMessage) -> Self {
         .send(connection, String(decoding: message.bytes, as: UTF8.self))
     }
 
@@ -100,7 +100,7 @@ struct ServerUnderTest: MachineHarness {
     mutating func opened(_ number: Int) -> [ServerCommand] { self.opened(ConnectionID(number)) }
 
     @discardableResult
-    mutating func received(_ number: Int, _ messages: WebSocketMessage...) -> [ServerCommand] {
+    mutating func received(_ number: Int, _ messages: TransportMessage...) -> [ServerCommand] {
         self.received(ConnectionID(number), messages)
     }
 
@@ -132,7 +132,7 @@ struct ServerUnderTest: MachineHarness {
     }
 
     /// A subscription request with a valid signature where the channel requires one.
-    func subscription(_ number: Int, _ channel: String, user: String? = nil) -> WebSocketMessage {
+    func subscription(_ number: Int, _ channel: String, user: String? = nil) -> TransportMessage {
         guard ChannelName.kind(of: channel).needsAuthorization else { return PusherFrames.subscribe(channel) }
         let data = user.map { #"{"user_id":"\#($0)"}"# }
         let auth = ChannelSignature.token(
@@ -148,11 +148,11 @@ struct ServerUnderTest: MachineHarness {
     /// A request to sign in with a valid signature.
     ///
     /// - Parameter rest: Members of the user's data after the ID, as JSON that starts with a comma.
-    func signInRequest(_ number: Int, as userID: String, _ rest: String = "") -> WebSocketMessage {
+    func signInRequest(_ number: Int, as userID: String, _ rest: String = "") -> TransportMessage {
         self.signInRequest(number, userData: #"{"id":"\#(userID)"\#(rest)}"#)
     }
 
-    func signInRequest(_ number: Int, userData: String) -> WebSocketMessage {
+    func signInRequest(_ number: Int, userData: String) -> TransportMessage {
         let auth = UserSignature.token(key: "key", secret: "secret", socketID: self.socketID(number), userData: userData)
         return PusherFrames.signIn(auth: auth, userData: userData)
     }

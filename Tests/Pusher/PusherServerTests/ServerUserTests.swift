@@ -114,7 +114,7 @@ private typealias Command = ServerCommand
     @Test func `a signed in user joins presence channels without data of the channel`() {
         var server = self.server(2)
         // The signature doesn't cover a user.
-        func request(_ number: Int) -> WebSocketMessage { server.subscription(number, "presence-a") }
+        func request(_ number: Int) -> TransportMessage { server.subscription(number, "presence-a") }
         expectEqual(server.received(1, request(1)).map(\.summary), ["error null"])
         server.signIn(1, as: "anna", #","user_info":{"name":"A"}"#)
         expectEqual(

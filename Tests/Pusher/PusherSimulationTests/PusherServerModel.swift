@@ -33,7 +33,7 @@ final class PusherServerModel: SimulatedServer, @unchecked Sendable {
         network.setServer(self, host: "application", port: 80)
     }
 
-    func accept(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> UpgradeResult {
+    func accept(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> UpgradeResult {
         .reject(HTTPResponse(status: 404))
     }
 

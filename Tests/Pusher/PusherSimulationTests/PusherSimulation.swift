@@ -63,7 +63,7 @@ final class PusherSimulation: @unchecked Sendable {
         var rules = ClientRules()
         // The connection to the old server may still be closing.
         rules.connectionLimit = 2
-        let http = HTTPClient(network.http, time: simulation, cookies: HTTPClient.Cookies())
+        let http = RedirectingHTTP(network.http, time: simulation, cookies: RedirectingHTTP.Cookies())
         self.client = SimulatedClient(PusherSession(configuration, seed: simulation.seed), on: network, rules: rules) { work, id, driver in
             guard case .channel(let request, let authorizer, _) = work, case .endpoint(let endpoint) = authorizer.kind else { return nil }
             return simulation.work {

@@ -43,7 +43,7 @@ import Network
         return connection
     }
 
-    private func event(_ data: String) -> WebSocketMessage { .text(#"{"event":"e","channel":"a","data":"\#(data)"}"#) }
+    private func event(_ data: String) -> TransportMessage { .text(#"{"event":"e","channel":"a","data":"\#(data)"}"#) }
 
     /// A channel whose handler records the data of events.
     private func channel(_ client: PusherConnection, _ record: EventRecorder<String>) -> PusherChannel {
@@ -174,7 +174,7 @@ import Network
         let connection = self.connected(client)
         let calls = EventRecorder<String>()
         let channel = self.channel(client, calls)
-        connection.receive([.text(Self.confirmation), self.event("1"), WebSocketMessage(.pong, [])])
+        connection.receive([.text(Self.confirmation), self.event("1"), TransportMessage(.pong, [])])
         self.queue.sync {}
         let logs = self.delegate.logs.all
         expectEqual(logs.count { $0.hasPrefix("[PUSHER DEBUG] websocketDidReceiveMessage") }, 3)
@@ -295,7 +295,7 @@ import Network
         expectEqual(self.transport.calls.all.suffix(1), ["2 abandon"])
     }
 
-    private final class Events: WebSocketEvents {
+    private final class Events: MessageEvents {
         func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
         func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {}
         func closed(_ id: ConnectionID, _ reason: CloseReason) {}

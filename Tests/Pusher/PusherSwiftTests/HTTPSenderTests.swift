@@ -41,7 +41,7 @@ import FoundationNetworking
     private func send(_ request: URLRequest, _ http: StubHTTP) async -> (text: String?, response: HTTPURLResponse?, error: NSError?) {
         var transports = InMemoryNetwork(clock: http.clock).transports()
         transports.http = http
-        let sender = HTTPSender(session: .shared, transports: transports, isCustom: true, cookies: HTTPClient.Cookies())
+        let sender = HTTPSender(session: .shared, transports: transports, isCustom: true, cookies: RedirectingHTTP.Cookies())
         return await withCheckedContinuation { continuation in
             sender.send(request) { data, response, error in
                 let text = data.map { String(decoding: $0, as: UTF8.self) }

@@ -6,14 +6,14 @@ import RealtimeCore
 struct LaterTransport: WebSocketTransport {
     let transport: any WebSocketTransport
 
-    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
+    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any MessageEvents) -> any MessageConnection {
         self.transport.makeConnection(request, id: id, events: Events(events))
     }
 
-    private final class Events: WebSocketEvents {
-        private let events: any WebSocketEvents
+    private final class Events: MessageEvents {
+        private let events: any MessageEvents
 
-        init(_ events: any WebSocketEvents) { self.events = events }
+        init(_ events: any MessageEvents) { self.events = events }
 
         func opened(_ id: ConnectionID, head: HTTPResponseHead) {
             DispatchQueue.main.async { [events] in events.opened(id, head: head) }

@@ -22,8 +22,8 @@ private final class Application: ListenerHandler {
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(HTTPResponse(status: 404)) }
 
     func accepted(
-        _ connection: any RealtimeCore.WebSocketConnection, id: ConnectionID, request: HTTPRequestHead
-    ) -> any WebSocketEvents {
+        _ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead
+    ) -> any MessageEvents {
         preconditionFailure("all upgrades are rejected")
     }
 }

@@ -158,7 +158,7 @@ import Network
 
     // MARK: Connections of the engine
 
-    private final class Events: WebSocketEvents {
+    private final class Events: MessageEvents {
         let calls = EventRecorder<String>()
 
         func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.calls.record("opened") }
@@ -255,10 +255,10 @@ import Network
         connection.succeed()
         self.queue.suspendBetweenBlocks()
         // Their payloads don't wait for the queue.
-        let controls = [WebSocketMessage(.ping, Array(repeating: 0, count: 125)), WebSocketMessage(.pong, Array(repeating: 0, count: 125))]
+        let controls = [TransportMessage(.ping, Array(repeating: 0, count: 125)), TransportMessage(.pong, Array(repeating: 0, count: 125))]
         for _ in 1...10_000 { connection.receive(controls) }
         expectEqual(self.transport.calls.take(), ["1 open"])
-        let text = WebSocketMessage.text(String(repeating: "a", count: 200 << 10))
+        let text = TransportMessage.text(String(repeating: "a", count: 200 << 10))
         for _ in 1...3 { connection.receive([text, text]) }
         expectEqual(self.transport.calls.take(), ["1 pause"])
         connection.receive([text])
@@ -286,7 +286,7 @@ import Network
         socket.connect()
         let connection = self.transport.connections[0]
         connection.succeed()
-        let text = WebSocketMessage.text(String(repeating: "a", count: 300 << 10))
+        let text = TransportMessage.text(String(repeating: "a", count: 300 << 10))
         try await onOwnThread { for _ in 0..<count { connection.receive([text]) } }
         try await eventually { received.all.count == count }
         let calls = self.transport.calls.all.filter { $0 == "1 pause" || $0 == "1 resume" }

@@ -204,7 +204,7 @@ import Testing
     }
 
     @Test func `frames of deltas have the form of sockudo`() {
-        func text(_ message: WebSocketMessage) -> String { String(decoding: PusherFrames.version2(message).bytes, as: UTF8.self) }
+        func text(_ message: TransportMessage) -> String { String(decoding: PusherFrames.version2(message).bytes, as: UTF8.self) }
         let event = PusherFrames.event("a", channel: "c", data: "1")
         expectEqual(text(PusherFrames.sequenced(event, 3)), #"{"event":"a","channel":"c","data":"1","__delta_seq":3}"#)
         expectEqual(

@@ -211,7 +211,7 @@ import Testing
     @Test func `client frames match the vectors byte for byte`() throws {
         for vector in try Self.vectors("client-frames") {
             let (channel, data) = (vector["channel"]?.string ?? "", vector["data"]?.string)
-            let message: WebSocketMessage? =
+            let message: TransportMessage? =
                 switch vector["what"]?.string {
                 case "ping": PusherFrames.ping
                 case "pong": PusherFrames.pong
@@ -226,7 +226,7 @@ import Testing
     }
 
     @Test func `server frames are encoded byte for byte`() {
-        func text(_ message: WebSocketMessage) -> String { String(decoding: message.bytes, as: UTF8.self) }
+        func text(_ message: TransportMessage) -> String { String(decoding: message.bytes, as: UTF8.self) }
         expectEqual(
             text(PusherFrames.connectionEstablished(socketID: "1.2", activityTimeout: 30)),
             #"{"event":"pusher:connection_established","data":"{\"socket_id\":\"1.2\",\"activity_timeout\":30}"}"#)

@@ -18,17 +18,17 @@ import Testing
         let limit: Int
         let cuts = EventRecorder<ConnectionID>()
 
-        func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
+        func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any MessageEvents) -> any MessageConnection {
             self.transport.makeConnection(request, id: id, events: CuttingEvents(events, self))
         }
     }
 
-    private final class CuttingEvents: WebSocketEvents {
-        private let events: any WebSocketEvents
+    private final class CuttingEvents: MessageEvents {
+        private let events: any MessageEvents
         private let transport: CuttingTransport
         private let rest: Lock<Int>
 
-        init(_ events: any WebSocketEvents, _ transport: CuttingTransport) {
+        init(_ events: any MessageEvents, _ transport: CuttingTransport) {
             (self.events, self.transport) = (events, transport)
             self.rest = Lock(transport.limit)
         }

@@ -394,7 +394,7 @@ import Testing
 
         func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(self.response(request)) }
 
-        func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+        func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
             preconditionFailure("every upgrade is rejected")
         }
     }

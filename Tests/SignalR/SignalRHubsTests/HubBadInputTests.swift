@@ -29,8 +29,8 @@ import Testing
         .invocation(HubInvocation(id: id, target: target, arguments: try HubValueCoder(format).arguments(value)))
     }
 
-    private static func frame(_ parts: [[UInt8]], _ format: HubFormat) -> WebSocketMessage {
-        WebSocketMessage(format.messageKind, parts.flatMap(\.self))
+    private static func frame(_ parts: [[UInt8]], _ format: HubFormat) -> TransportMessage {
+        TransportMessage(format.messageKind, parts.flatMap(\.self))
     }
 
     private static func bytes(_ message: HubMessage, _ format: HubFormat) -> [UInt8] { HubMessageWriter.message(message, format).bytes }
@@ -257,7 +257,7 @@ import Testing
     func `a close message ends the client, unless it allows to reconnect`(closing: Closing) async throws {
         let hub = try await Self.connected(closing.format) { $0.retry = .delays([.seconds(1)]) }
         let call = try await hub.begin { try await $0.invoke("save", as: Int.self) }
-        hub.server.send([WebSocketMessage(closing.format.messageKind, closing.bytes)])
+        hub.server.send([TransportMessage(closing.format.messageKind, closing.bytes)])
         let failure = await hubError { try await call.value }
         expect(failure?.code == .closedByServer && failure?.serverMessage == closing.error)
         expect(hub.isReconnecting == closing.reconnects && hub.isStopped == !closing.reconnects)

@@ -55,11 +55,11 @@ private final class HTTPScript: ListenerHandler {
 
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { self.upgradeDecision }
     /// A WebSocket that is accepted stays open, and nothing is sent on it.
-    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         SilentEvents()
     }
 
-    private final class SilentEvents: WebSocketEvents {
+    private final class SilentEvents: MessageEvents {
         func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
         func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {}
         func closed(_ id: ConnectionID, _ reason: CloseReason) {}

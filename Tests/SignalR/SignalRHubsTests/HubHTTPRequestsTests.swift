@@ -10,7 +10,7 @@ import Testing
         Endpoint(scheme: "http", host: "host", port: 80, target: "/hub?id=1"), .json, connectTimeout: .seconds(100))
 
     /// Takes the messages of requests until none is left, as a connection does.
-    private static func bodies(_ messages: [WebSocketMessage]) -> [[UInt8]] {
+    private static func bodies(_ messages: [TransportMessage]) -> [[UInt8]] {
         let rules = HubPollingRules(Self.requests, pollTimeout: .seconds(100))
         var (waiting, bodies) = (messages[...], [[UInt8]]())
         while !waiting.isEmpty {
@@ -22,7 +22,7 @@ import Testing
     }
 
     @Test func `messages keep their order if one doesn't fit into the request with those before it`() {
-        func message(_ letter: Character, _ size: Int) -> WebSocketMessage { .text(String(repeating: letter, count: size)) }
+        func message(_ letter: Character, _ size: Int) -> TransportMessage { .text(String(repeating: letter, count: size)) }
         let bodies = Self.bodies([message("a", 700_000), message("b", 700_000), message("c", 1), message("d", 2 << 20), message("e", 1)])
         expectEqual(bodies.map { Set($0) }, ["a", "bc", "d", "e"].map { Set($0.utf8) })
         expectEqual(bodies.map(\.count), [700_000, 700_001, 2 << 20, 1])

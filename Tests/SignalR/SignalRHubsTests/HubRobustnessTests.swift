@@ -230,7 +230,7 @@ extension HubFixture {
         let opened = effects.commands.compactMap { if case .open(let id, _) = $0 { id } else { nil } }
         let id = try #require(opened.last)
         session.opened(id, head: HTTPResponseHead(status: 101), now: Self.now, &effects)
-        session.received(id, MessageBatch([WebSocketMessage.text("{}\u{1E}")]), now: Self.now, &effects)
+        session.received(id, MessageBatch([TransportMessage.text("{}\u{1E}")]), now: Self.now, &effects)
         return id
     }
 

@@ -122,7 +122,7 @@ import Testing
     @Test func `the negotiation isn't redirected from https to http`() async throws {
         let hub = try await HubFixture(negotiates: true) {
             $0.endpoint = Endpoint(scheme: "https", host: $0.endpoint.host, port: $0.endpoint.port, target: "/chat")
-            $0.transports.http = RedirectingHTTP(url: "http://elsewhere/chat", token: nil)
+            $0.transports.http = RedirectingNegotiation(url: "http://elsewhere/chat", token: nil)
             $0.accessToken = { "secret" }
         }
         let error = try #require(await hubError { try await hub.client.start() })
@@ -130,7 +130,7 @@ import Testing
     }
 
     /// Answers each negotiation at the first host with a redirect, and records all requests.
-    private struct RedirectingHTTP: HTTPTransport {
+    private struct RedirectingNegotiation: HTTPTransport {
         var url: String
         var token: String?
         /// The status of the answers after the redirect.
@@ -149,7 +149,7 @@ import Testing
     func `the token and header fields of the application go to another origin only by a setting`(
         token: String?, sendsHeaders: Bool
     ) async throws {
-        let http = RedirectingHTTP(url: "http://elsewhere/chat", token: token)
+        let http = RedirectingNegotiation(url: "http://elsewhere/chat", token: token)
         let hub = try await HubFixture(negotiates: true) {
             $0.transports.http = http
             $0.accessToken = { "mine" }
@@ -165,7 +165,7 @@ import Testing
     }
 
     @Test func `a server to which a redirect without a token leads, and that wants one, is the reason`() async throws {
-        let http = RedirectingHTTP(url: "http://elsewhere/chat", token: nil, status: 401)
+        let http = RedirectingNegotiation(url: "http://elsewhere/chat", token: nil, status: 401)
         let asked = EventRecorder<Int>()
         let hub = try await HubFixture(negotiates: true) {
             $0.transports.http = http

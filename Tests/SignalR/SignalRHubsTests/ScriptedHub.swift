@@ -7,7 +7,7 @@ import SignalRHubs
 import SignalRWire
 
 /// A hub that says what a test wants, valid or not.
-final class ScriptedHub: ListenerHandler, WebSocketEvents {
+final class ScriptedHub: ListenerHandler, MessageEvents {
     static let separator = "\u{1E}"
 
     /// The answers of the hub. Closures receive the number of the request, from 1.
@@ -71,16 +71,16 @@ final class ScriptedHub: ListenerHandler, WebSocketEvents {
 
     func send(raw text: String) { self.send(frames: [text]) }
 
-    func send(frames: [String]) { self.send(frames.map { WebSocketMessage.text($0) }) }
+    func send(frames: [String]) { self.send(frames.map { TransportMessage.text($0) }) }
 
     /// Sends messages in one frame, in the format of the client.
     func send(_ messages: [HubMessage], _ format: HubFormat) {
         var bytes: [UInt8] = []
         for message in messages { HubMessageWriter.append(message, format, to: &bytes) }
-        self.send([WebSocketMessage(format.messageKind, bytes)])
+        self.send([TransportMessage(format.messageKind, bytes)])
     }
 
-    func send(_ frames: [WebSocketMessage]) { self.connections.send(frames) }
+    func send(_ frames: [TransportMessage]) { self.connections.send(frames) }
     func close(_ code: CloseCode, _ reason: String = "") { self.connections.close(code, reason) }
     func pauseReading() { self.connections.pauseReading() }
     func resumeReading() { self.connections.resumeReading() }
@@ -114,7 +114,7 @@ final class ScriptedHub: ListenerHandler, WebSocketEvents {
         return self.script.upgrade(request, self.upgrades.all.count)
     }
 
-    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         self.connections.accepted(connection, id: id)
         return self
     }

@@ -10,7 +10,7 @@ import Testing
     /// One connection: what the client sent and what it received, in order.
     struct Exchange: Sendable, CustomTestStringConvertible {
         enum Step: Sendable {
-            case send(WebSocketMessage)
+            case send(TransportMessage)
             case receive(String)
             case close(CloseCode)
         }

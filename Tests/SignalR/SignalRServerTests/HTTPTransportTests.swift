@@ -61,7 +61,7 @@ import Testing
         let events = test.server.events
         let client = try await test.connect(transport)
         client.send(#"{"type":6}"#)
-        var received: [WebSocketMessage] = []
+        var received: [TransportMessage] = []
         for await case .received(_, let message) in events {
             received.append(message)
             if received.count == 2 { break }

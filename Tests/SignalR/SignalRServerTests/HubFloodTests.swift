@@ -76,7 +76,7 @@ import Testing
         let client = RawHubClient(test.network, test.address, "/hub")
         client.send(#"{"protocol":"messagepack","version":1}"#)
         let events = test.server.events
-        client.send(WebSocketMessage(.binary, Array(repeating: message, count: 10_000).flatMap { $0 }))
+        client.send(TransportMessage(.binary, Array(repeating: message, count: 10_000).flatMap { $0 }))
         var (received, parts) = (0, 0)
         repeat {
             let sizes = await events.pending().compactMap { if case .received(_, let message) = $0 { message.bytes.count } else { nil } }

@@ -189,7 +189,7 @@ extension HubMachineUnderTest {
             { $0.close(id, error: nil, allowReconnect: false, now: $1, &$2) },
             { $0.close(id, error: "bye", allowReconnect: true, now: $1, &$2) },
             { $0.stop(now: $1, &$2) },
-            { $0.received(id, MessageBatch([WebSocketMessage.text("{\"type\":7}\u{1E}")]), now: $1, &$2) },
+            { $0.received(id, MessageBatch([TransportMessage.text("{\"type\":7}\u{1E}")]), now: $1, &$2) },
         ]
         for close in closes {
             var server = HubMachineUnderTest { $0.invocationBufferLimit = 1_000 }
@@ -315,7 +315,7 @@ extension HubMachineUnderTest {
 
         func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { self.handler.upgrade(request) }
 
-        func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+        func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
             _ = self.server.withLock { $0.take() }
             return self.handler.accepted(connection, id: id, request: request)
         }

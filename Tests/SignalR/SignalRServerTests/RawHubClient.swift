@@ -77,7 +77,7 @@ final class HubInbox: Sendable {
     /// The JSON messages that the test hasn't taken.
     private let messages = Lock<[[UInt8]]>([])
 
-    func receive(_ message: WebSocketMessage) {
+    func receive(_ message: TransportMessage) {
         switch message.kind {
         case .text: self.receiveJSON(message.bytes)
         case .binary: self.binaryMessages.record(message.bytes)
@@ -135,7 +135,7 @@ final class RawHubClient: Sendable {
     /// Sends hub messages in one WebSocket message.
     func send(_ texts: String...) { self.send(.text(texts.map { $0 + "\u{1E}" }.joined())) }
 
-    func send(_ message: WebSocketMessage) { self.socket.send([message]) }
+    func send(_ message: TransportMessage) { self.socket.send([message]) }
 
     func pauseReading() { self.socket.pauseReading() }
     func resumeReading() { self.socket.resumeReading() }

@@ -81,9 +81,9 @@ final class HubSimulation: @unchecked Sendable {
                 switch request {
                 case .webSocket(let request): return network.connect(request, id: id, events: events)
                 case .http(let rules, let headers, _, _):
-                    let environment = HTTPConnection.Environment(
-                        transports, cookies: HTTPClient.Cookies(), headers: { $1(.success((headers, 0))) }, refreshesHeaders: false)
-                    return HTTPConnection(rules, in: environment, id: id, events: events)
+                    let environment = HTTPMessageConnection.Environment(
+                        transports, cookies: RedirectingHTTP.Cookies(), headers: { $1(.success((headers, 0))) }, refreshesHeaders: false)
+                    return HTTPMessageConnection(rules, in: environment, id: id, events: events)
                 }
             },
             perform: { work, id, driver in Self.perform(work, id, driver, coder, on: network) })

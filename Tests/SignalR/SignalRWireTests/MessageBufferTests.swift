@@ -13,13 +13,13 @@ private final class TestBuffer {
     var byteCount: Int { self.value.byteCount }
     var isFull: Bool { self.value.isFull }
     var nextDeadline: Instant? { self.value.nextDeadline }
-    func append(_ message: WebSocketMessage) -> Bool { self.value.append(message) }
+    func append(_ message: TransportMessage) -> Bool { self.value.append(message) }
     func received(_ message: HubMessage, now: Instant) throws -> HubMessageBuffer.Reception { try self.value.received(message, now: now) }
     func receivedInvalid(type: Int?, now: Instant) -> Bool { self.value.receivedInvalid(type: type, now: now) }
     func received(byteCount: Int, now: Instant) { self.value.received(byteCount: byteCount, now: now) }
     func takeAck(now: Instant) -> HubMessage? { self.value.takeAck(now: now) }
     func interrupt() { self.value.interrupt() }
-    func resume() -> (sequence: HubMessage, messages: [WebSocketMessage]) { self.value.resume() }
+    func resume() -> (sequence: HubMessage, messages: [TransportMessage]) { self.value.resume() }
 }
 
 @Suite struct MessageBufferTests {
@@ -30,7 +30,7 @@ private final class TestBuffer {
     private func invocation(_ name: String) -> HubMessage { .invocation(HubInvocation(id: nil, target: name, arguments: json("[]"))) }
 
     /// A message of this size.
-    private func message(_ size: Int) -> WebSocketMessage { .text(String(repeating: "x", count: size)) }
+    private func message(_ size: Int) -> TransportMessage { .text(String(repeating: "x", count: size)) }
 
     /// A buffer whose socket was lost and that has resumed on another one.
     private func resumed(receiving count: Int = 0) throws -> TestBuffer {
@@ -154,7 +154,7 @@ private final class TestBuffer {
         for number in 1...5 { _ = receiver.append(HubMessageWriter.message(self.invocation("\(number)"), .json)) }
         var (handled, sockets) = ([[Int]](repeating: [], count: 2), 0)
         // The network passes on 20 messages of each direction.
-        func deliver(_ messages: [WebSocketMessage], to buffer: TestBuffer, _ index: Int) throws -> WebSocketMessage? {
+        func deliver(_ messages: [TransportMessage], to buffer: TestBuffer, _ index: Int) throws -> TransportMessage? {
             var reader = HubMessageReader(.json, messageLimit: 1000)
             for message in messages.prefix(20) {
                 var read: [HubMessage] = []

@@ -6,11 +6,11 @@ import Testing
 @testable import SignalRWire
 
 @Suite struct HubMessageTraceTests {
-    private func text(_ message: WebSocketMessage) -> String { HubMessageTrace.text(message.kind, message.bytes[...]) }
+    private func text(_ message: TransportMessage) -> String { HubMessageTrace.text(message.kind, message.bytes[...]) }
 
     @Test(arguments: HubFormat.allCases)
     func `the messages of both formats are shown as JSON`(_ format: HubFormat) throws {
-        let handshake = WebSocketMessage(format.messageKind, HubHandshake.request(format, version: 1))
+        let handshake = TransportMessage(format.messageKind, HubHandshake.request(format, version: 1))
         expectEqual(self.text(handshake), #"{"protocol":"\#(format.protocolName)","version":1}"#)
         let arguments = try HubValueCoder(format).arguments("a", 1)
         let invocation = HubMessage.invocation(HubInvocation(id: "1", target: "Add", arguments: arguments))
@@ -27,7 +27,7 @@ import Testing
         expectEqual(self.text(.binary([0xFF, 0xFF, 0xFF, 0xFF, 0xFF])), "5 bytes")
         expectEqual(self.text(.binary([0x01, 0xC1])), "2 bytes")
         expectEqual(self.text(.binary([])), "")
-        expectEqual(self.text(WebSocketMessage(.ping, [1])), "ping of 1 bytes")
+        expectEqual(self.text(TransportMessage(.ping, [1])), "ping of 1 bytes")
     }
 
     @Test func `a long message is cut`() {

@@ -7,15 +7,15 @@ package import RealtimeTesting
 import TestSupport
 
 /// A server that sends the frames of a test, valid or not.
-package final class RawServer: ListenerHandler, WebSocketEvents {
+package final class RawServer: ListenerHandler, MessageEvents {
     package static let greeting = #"{"event":"pusher:connection_established","data":"{\"socket_id\":\"1.2\",\"activity_timeout\":120}"}"#
 
     package let received = EventRecorder<JSONValue>()
     private let connections = RawConnections()
-    private let greeting: [WebSocketMessage]
+    private let greeting: [TransportMessage]
     private let respond: @Sendable (_ event: String, _ data: JSONValue) -> [String]
 
-    package init(greeting: [WebSocketMessage], respond: @escaping @Sendable (_ event: String, _ data: JSONValue) -> [String]) {
+    package init(greeting: [TransportMessage], respond: @escaping @Sendable (_ event: String, _ data: JSONValue) -> [String]) {
         self.greeting = greeting
         self.respond = respond
     }
@@ -24,9 +24,9 @@ package final class RawServer: ListenerHandler, WebSocketEvents {
     package var accepted: Int { self.connections.accepted }
 
     /// Sends messages on the newest connection, which reads all of them together.
-    package func send(_ messages: [WebSocketMessage]) { self.connections.send(messages) }
+    package func send(_ messages: [TransportMessage]) { self.connections.send(messages) }
 
-    package func send(_ frames: String...) { self.send(frames.map { WebSocketMessage.text($0) }) }
+    package func send(_ frames: String...) { self.send(frames.map { TransportMessage.text($0) }) }
 
     package func close(_ code: CloseCode, _ reason: String = "") { self.connections.close(code, reason) }
 
@@ -35,7 +35,7 @@ package final class RawServer: ListenerHandler, WebSocketEvents {
     }
     package func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
 
-    package func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+    package func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         self.connections.accepted(connection, id: id)
         return self
     }
@@ -116,7 +116,7 @@ package final class RawClient: Sendable {
     package var isDropped: Bool { if case .transport? = self.endings.all.last { true } else { false } }
 
     @discardableResult
-    package func send(_ messages: WebSocketMessage...) -> Self {
+    package func send(_ messages: TransportMessage...) -> Self {
         self.socket.send(messages)
         return self
     }

@@ -13,7 +13,7 @@ package struct RelayClient: Sendable {
         retry: @escaping RetryPolicy = { _ in .afterBackoff() }
     ) {
         let (http, time) = (transports.http, transports.time)
-        let cookies = HTTPClient.Cookies()
+        let cookies = RedirectingHTTP.Cookies()
         let dependencies = SessionDriver<RelaySession>.Dependencies(
             connect: { request, id, events, _ in
                 Self.connect(request, to: endpoint, over: transports, cookies, log: log, id: id, events: events)
@@ -37,19 +37,19 @@ package struct RelayClient: Sendable {
 
     /// Creates a connection of any kind.
     package static func connect(
-        _ request: RelaySession.Request, to endpoint: Endpoint, over transports: Transports, _ cookies: HTTPClient.Cookies,
-        log: LogSink = .none, id: ConnectionID, events: any WebSocketEvents
-    ) -> any WebSocketConnection {
+        _ request: RelaySession.Request, to endpoint: Endpoint, over transports: Transports, _ cookies: RedirectingHTTP.Cookies,
+        log: LogSink = .none, id: ConnectionID, events: any MessageEvents
+    ) -> any MessageConnection {
         switch request.kind {
         case .socket:
             transports.webSocket.makeConnection(
                 WebSocketRequest(self.url(endpoint.webSocket, "socket", request.token)), id: id, events: events)
         case .polling:
-            HTTPConnection(
+            HTTPMessageConnection(
                 RelayPollingRules(endpoint, request.token), in: .init(transports, cookies: cookies, log: log, subsystem: "relay"), id: id,
                 events: events)
         case .stream:
-            HTTPConnection(
+            HTTPMessageConnection(
                 RelayStreamRules(endpoint, request.token), in: .init(transports, cookies: cookies, log: log, subsystem: "relay"), id: id,
                 events: events)
         }

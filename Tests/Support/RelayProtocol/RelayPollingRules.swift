@@ -1,7 +1,7 @@
 import RealtimeCore
 
 /// A connection over HTTP requests: one that waits for lines, and one at a time that sends them.
-struct RelayPollingRules: HTTPConnectionRules {
+struct RelayPollingRules: HTTPMessageConnectionRules {
     private let endpoint: Endpoint
     private let token: String
     private var body: [UInt8] = []
@@ -27,7 +27,7 @@ struct RelayPollingRules: HTTPConnectionRules {
         return lines.contains("close") ? .end(.peer(.normal, "")) : .proceed
     }
 
-    func sendingRequest(_ messages: ArraySlice<WebSocketMessage>) -> (request: HTTPRequest, count: Int) {
+    func sendingRequest(_ messages: ArraySlice<TransportMessage>) -> (request: HTTPRequest, count: Int) {
         (self.post("send", Array(messages.map(\.bytes).joined(separator: "\n".utf8))), messages.count)
     }
 

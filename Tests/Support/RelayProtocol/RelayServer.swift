@@ -5,7 +5,7 @@ import RealtimeSystem
 ///
 /// A client that moves from polling to a WebSocket has two connections for a while.
 package final class RelayServer: ListenerHandler {
-    private typealias Connection = HTTPServedConnection<RelayServedRules>
+    private typealias Connection = ServedHTTPMessages<RelayServedRules>
 
     /// The kinds that the server offers.
     private let offered: [RelaySession.Kind]
@@ -83,8 +83,8 @@ package final class RelayServer: ListenerHandler {
     }
 
     package func accepted(
-        _ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead
-    ) -> any WebSocketEvents {
+        _ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead
+    ) -> any MessageEvents {
         let token = self.token(request)
         self.driver.adopt(connection, id: id) { machine, _, _ in machine.connections[id] = token }
         return self.driver
@@ -114,7 +114,7 @@ package final class RelayServer: ListenerHandler {
 }
 
 /// The server's rules of a connection over HTTP.
-private struct RelayServedRules: HTTPServedConnectionRules {
+private struct RelayServedRules: ServedHTTPMessagesRules {
     let isStream: Bool
     let streamHeaders: HTTPHeaders
     var orphanTimeout: Duration { self.isStream ? .zero : .seconds(120) }
@@ -127,7 +127,7 @@ private struct RelayServedRules: HTTPServedConnectionRules {
 
     func waitingTwice(_ request: HTTPRequestHead) -> HTTPSecondRequest { .replaces }
 
-    func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout SharedBody) -> Int {
+    func encode(_ messages: ArraySlice<TransportMessage>, into body: inout SharedBody) -> Int {
         for message in messages {
             body.append(message: message.bytes)
             body.append(UInt8(ascii: "\n"))

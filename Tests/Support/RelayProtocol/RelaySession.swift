@@ -74,7 +74,7 @@ package struct RelaySession: ReconnectingSession {
     package var isConnected: Bool { self.connection.connected != nil }
     package var waiterCount: Int { self.uploads.count }
     package var request: Request { Request(kind: self.kinds[0], token: self.token) }
-    package func ping(now: Instant) -> WebSocketMessage { .text(".") }
+    package func ping(now: Instant) -> TransportMessage { .text(".") }
 
     // MARK: Connecting
 

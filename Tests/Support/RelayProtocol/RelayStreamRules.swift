@@ -1,7 +1,7 @@
 import RealtimeCore
 
 /// A connection over HTTP requests: one whose response has a line for each message, and one at a time that sends lines.
-struct RelayStreamRules: HTTPConnectionRules {
+struct RelayStreamRules: HTTPMessageConnectionRules {
     private let endpoint: Endpoint
     private let token: String
     /// The beginning of a line.
@@ -34,7 +34,7 @@ struct RelayStreamRules: HTTPConnectionRules {
 
     func bodyEnded(into batch: inout MessageBatch) -> HTTPVerdict { .end(.peer(self.isClosed ? .normal : .noStatus, "")) }
 
-    func sendingRequest(_ messages: ArraySlice<WebSocketMessage>) -> (request: HTTPRequest, count: Int) {
+    func sendingRequest(_ messages: ArraySlice<TransportMessage>) -> (request: HTTPRequest, count: Int) {
         (self.post(Array(messages.map(\.bytes).joined(separator: "\n".utf8))), messages.count)
     }
 

@@ -65,7 +65,7 @@ package struct InspectedMachine<Machine: SessionMachine>: SessionMachine {
         self.step(&effects) { $0.writing(id, paused: paused, now: now, &$1) }
     }
 
-    package mutating func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage], now: Instant, _ effects: inout Effects<Self>) {
+    package mutating func unsent(_ id: ConnectionID, _ messages: [TransportMessage], now: Instant, _ effects: inout Effects<Self>) {
         self.step(&effects) { $0.unsent(id, messages, now: now, &$1) }
     }
 

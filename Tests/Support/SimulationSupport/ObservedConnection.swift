@@ -2,7 +2,7 @@ import RealtimeSystem
 import RealtimeCore
 
 /// A client's connection of any kind, as a simulation sees it.
-protocol SimulatedConnection: WebSocketConnection {
+protocol SimulatedConnection: MessageConnection {
     var id: ConnectionID { get }
     var phase: VirtualConnection.Phase { get }
     var messagesSent: Int { get }
@@ -15,10 +15,10 @@ protocol SimulatedConnection: WebSocketConnection {
 
 /// A connection that consists of HTTP requests, in place of a ``VirtualConnection``.
 ///
-/// It checks the contract of `WebSocketConnection`: one `opened` first, one `closed` last, and nothing after `abandon()`.
+/// It checks the contract of `MessageConnection`: one `opened` first, one `closed` last, and nothing after `abandon()`.
 ///
 /// `@unchecked Sendable`: used only on the thread of the simulation.
-final class ObservedConnection: SimulatedConnection, ConnectionOverHTTP, HTTPConnectionEvents, @unchecked Sendable {
+final class ObservedConnection: SimulatedConnection, ConnectionOverHTTP, HTTPMessageEvents, @unchecked Sendable {
     let id: ConnectionID
     private(set) var phase = VirtualConnection.Phase.created
     private(set) var messagesSent = 0, bytesSent = 0, messagesReceived = 0, bytesReceived = 0
@@ -26,21 +26,21 @@ final class ObservedConnection: SimulatedConnection, ConnectionOverHTTP, HTTPCon
     private let network: VirtualNetwork
     private let faultsBefore: Int
     /// Both until the end of the connection.
-    private var events: (any WebSocketEvents)?
-    private var connection: (any WebSocketConnection)?
+    private var events: (any MessageEvents)?
+    private var connection: (any MessageConnection)?
 
     /// Requests share the faults of the network.
     var isDisturbed: Bool { self.network.totals.exchangeFaults > self.faultsBefore }
     private var isInUse: Bool { self.phase == .created || self.phase == .opening || self.phase == .open }
 
-    init(_ id: ConnectionID, on network: VirtualNetwork, _ events: any WebSocketEvents) {
+    init(_ id: ConnectionID, on network: VirtualNetwork, _ events: any MessageEvents) {
         self.id = id
         self.network = network
         self.events = events
         self.faultsBefore = network.totals.exchangeFaults
     }
 
-    func begin(_ connection: any WebSocketConnection) { self.connection = connection }
+    func begin(_ connection: any MessageConnection) { self.connection = connection }
 
     // MARK: The owner
 
@@ -49,7 +49,7 @@ final class ObservedConnection: SimulatedConnection, ConnectionOverHTTP, HTTPCon
         self.connection?.open()
     }
 
-    func enqueue(_ message: WebSocketMessage) {
+    func enqueue(_ message: TransportMessage) {
         guard self.isInUse else { return }
         self.messagesSent += 1
         self.bytesSent += message.bytes.count
@@ -102,14 +102,14 @@ final class ObservedConnection: SimulatedConnection, ConnectionOverHTTP, HTTPCon
 
     func answered(_ id: ConnectionID, _ count: Int) {
         self.check(self.phase == .open || self.phase == .closing, "answered")
-        (self.events as? any HTTPConnectionEvents)?.answered(id, count)
+        (self.events as? any HTTPMessageEvents)?.answered(id, count)
     }
 
-    func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage]) {
+    func unsent(_ id: ConnectionID, _ messages: [TransportMessage]) {
         self.check(self.phase == .closing, "unsent")
         self.messagesSent -= messages.count
         self.bytesSent -= messages.reduce(0) { $0 + $1.bytes.count }
-        (self.events as? any HTTPConnectionEvents)?.unsent(id, messages)
+        (self.events as? any HTTPMessageEvents)?.unsent(id, messages)
     }
 
     func closed(_ id: ConnectionID, _ reason: CloseReason) {

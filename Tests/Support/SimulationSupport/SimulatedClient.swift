@@ -59,7 +59,7 @@ package final class SimulatedClient<Machine: SessionMachine>: @unchecked Sendabl
     ///   - machine: The machine of the protocol.
     ///   - network: The network on which it opens connections.
     ///   - rules: What the client may do.
-    ///   - connect: Creates a connection over the network for a machine's request, for example an `HTTPConnection` over
+    ///   - connect: Creates a connection over the network for a machine's request, for example an `HTTPMessageConnection` over
     ///     ``VirtualNetwork/http``.
     ///   - perform: Performs the machine's work, for example with ``VirtualNetwork/http`` in a task of the simulation.
     package init(
@@ -283,8 +283,8 @@ private final class Connections: @unchecked Sendable {
     var inspector: (ConnectionID) -> Void = { _ in }
 
     func connect(
-        _ id: ConnectionID, events: any WebSocketEvents, over connect: (any WebSocketEvents) -> any WebSocketConnection
-    ) -> any WebSocketConnection {
+        _ id: ConnectionID, events: any MessageEvents, over connect: (any MessageEvents) -> any MessageConnection
+    ) -> any MessageConnection {
         let observed = ObservedConnection(id, on: self.network!, events)
         let connection = connect(observed)
         let result: any SimulatedConnection

@@ -14,7 +14,7 @@ package final class SimulatedListener: SimulatedServer {
         self.handler = handler
     }
 
-    package func accept(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> UpgradeResult {
+    package func accept(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> UpgradeResult {
         let answer = Lock(UpgradeResponder.Answer?.none)
         switch self.handler.upgrade(request) {
         case .accept(let subprotocol, let headers): answer.withLock { $0 = .accept(subprotocol: subprotocol, headers: headers) }
@@ -37,11 +37,11 @@ package final class SimulatedListener: SimulatedServer {
 }
 
 /// Answers pings.
-private final class PongSender: WebSocketEvents {
-    private let connection: any WebSocketConnection
-    private let events: any WebSocketEvents
+private final class PongSender: MessageEvents {
+    private let connection: any MessageConnection
+    private let events: any MessageEvents
 
-    init(_ connection: any WebSocketConnection, _ events: any WebSocketEvents) {
+    init(_ connection: any MessageConnection, _ events: any MessageEvents) {
         (self.connection, self.events) = (connection, events)
     }
 
@@ -51,7 +51,7 @@ private final class PongSender: WebSocketEvents {
 
     func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {
         self.events.received(id, batch)
-        for message in batch.messages where message.kind == .ping { self.connection.enqueue(WebSocketMessage(.pong, message.bytes)) }
+        for message in batch.messages where message.kind == .ping { self.connection.enqueue(TransportMessage(.pong, message.bytes)) }
         self.connection.flush()
     }
 }

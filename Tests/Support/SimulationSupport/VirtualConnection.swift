@@ -28,10 +28,10 @@ package final class VirtualConnection: SimulatedConnection, @unchecked Sendable 
     let link: VirtualLink
     /// When the last message to this end arrives. Messages keep their order.
     var lastArrival = Instant(nanoseconds: 0)
-    private var events: (any WebSocketEvents)?
-    private var outgoing: [WebSocketMessage] = []
+    private var events: (any MessageEvents)?
+    private var outgoing: [TransportMessage] = []
     /// The messages that arrived while this end doesn't read.
-    private var unread: [WebSocketMessage] = []
+    private var unread: [TransportMessage] = []
     private var isPaused = false, isStalled = false
     /// The bytes that this end has sent and the other one hasn't read.
     private var bytesOnTheWay = 0
@@ -42,7 +42,7 @@ package final class VirtualConnection: SimulatedConnection, @unchecked Sendable 
     private var peer: VirtualConnection? { self.role == .client ? self.link.server : self.link.client }
     private var isReading: Bool { !self.isPaused && !self.isStalled }
 
-    init(_ id: ConnectionID, _ role: Role, _ link: VirtualLink, _ events: (any WebSocketEvents)?) {
+    init(_ id: ConnectionID, _ role: Role, _ link: VirtualLink, _ events: (any MessageEvents)?) {
         self.id = id
         self.role = role
         self.link = link
@@ -61,7 +61,7 @@ package final class VirtualConnection: SimulatedConnection, @unchecked Sendable 
         self.link.connect(self)
     }
 
-    package func enqueue(_ message: WebSocketMessage) {
+    package func enqueue(_ message: TransportMessage) {
         guard self.phase == .created || self.phase == .opening || self.phase == .open else { return }
         self.outgoing.append(message)
         self.messagesSent += 1
@@ -140,7 +140,7 @@ package final class VirtualConnection: SimulatedConnection, @unchecked Sendable 
         self.simulation.schedule(at: self.lastArrival) { [self] in action(self) }
     }
 
-    private func transmit(_ messages: [WebSocketMessage]) {
+    private func transmit(_ messages: [TransportMessage]) {
         self.bytesOnTheWay += messages.reduce(0) { $0 + $1.bytes.count }
         self.updateWriting()
         guard let peer = self.peer else { return self.network.lost(messages) }
@@ -162,7 +162,7 @@ package final class VirtualConnection: SimulatedConnection, @unchecked Sendable 
     }
 
     /// The upgrade was accepted; on the server's end.
-    func accept(_ events: any WebSocketEvents) {
+    func accept(_ events: any MessageEvents) {
         self.events = events
         self.simulation.step(.arrival, "\(self.name()) opened") { events.opened(self.id, head: HTTPResponseHead(status: 101)) }
         self.flush()
@@ -181,7 +181,7 @@ package final class VirtualConnection: SimulatedConnection, @unchecked Sendable 
     }
 
     /// Messages arrive at this end.
-    func arrive(_ messages: [WebSocketMessage]) {
+    func arrive(_ messages: [TransportMessage]) {
         self.network.totals.inTransit -= messages.count
         switch self.phase {
         case .open where !self.link.isSilent, .closing where !self.link.isSilent && self.role == .client:
@@ -199,13 +199,13 @@ package final class VirtualConnection: SimulatedConnection, @unchecked Sendable 
         }
     }
 
-    private func count(_ messages: [WebSocketMessage]) {
+    private func count(_ messages: [TransportMessage]) {
         guard self.events != nil else { return }
         self.messagesReceived += messages.count
         self.bytesReceived += messages.reduce(0) { $0 + $1.bytes.count }
     }
 
-    private func deliver(_ messages: [WebSocketMessage]) {
+    private func deliver(_ messages: [TransportMessage]) {
         self.network.totals.delivered += messages.count
         self.count(messages)
         if let peer {
@@ -217,7 +217,7 @@ package final class VirtualConnection: SimulatedConnection, @unchecked Sendable 
         }
         if self.role == .server { self.link.injectFault() }
         // As every transport does; the listener answers those of clients. The user of this end doesn't count them.
-        let pongs = messages.filter { $0.kind == .ping }.map { WebSocketMessage(.pong, $0.bytes) }
+        let pongs = messages.filter { $0.kind == .ping }.map { TransportMessage(.pong, $0.bytes) }
         guard !pongs.isEmpty, self.role == .client, self.phase == .open else { return }
         self.outgoing += pongs
         self.flush()
@@ -232,7 +232,7 @@ package final class VirtualConnection: SimulatedConnection, @unchecked Sendable 
         }
     }
 
-    private func takeUnread() -> [WebSocketMessage] {
+    private func takeUnread() -> [TransportMessage] {
         defer { self.unread = [] }
         self.network.totals.inTransit -= self.unread.count
         return self.unread
@@ -262,7 +262,7 @@ package final class VirtualConnection: SimulatedConnection, @unchecked Sendable 
         self.simulation.step(.arrival, "\(self.name()) closed: \(reason)") { events?.closed(self.id, reason) }
     }
 
-    private func deliverLate(_ what: @autoclosure () -> String, _ body: (any WebSocketEvents) -> Void) {
+    private func deliverLate(_ what: @autoclosure () -> String, _ body: (any MessageEvents) -> Void) {
         guard let events = self.events else { return }
         self.network.totals.lateEvents += 1
         self.simulation.step(.lateEvent, "\(self.name()) \(what())") { body(events) }
@@ -281,18 +281,18 @@ package final class VirtualConnection: SimulatedConnection, @unchecked Sendable 
     }
 
     /// Replaces the receiver of the events, before the connection is opened.
-    func replaceEvents(_ events: any WebSocketEvents) { self.events = events }
+    func replaceEvents(_ events: any MessageEvents) { self.events = events }
 
     func release() {
         self.events = nil
         self.outgoing = []
     }
 
-    private static func text(_ message: WebSocketMessage) -> String { String(decoding: message.bytes.prefix(120), as: UTF8.self) }
+    private static func text(_ message: TransportMessage) -> String { String(decoding: message.bytes.prefix(120), as: UTF8.self) }
 }
 
 extension VirtualNetwork {
-    func lost(_ messages: [WebSocketMessage]) {
+    func lost(_ messages: [TransportMessage]) {
         self.totals.inTransit -= messages.count
         self.totals.lost += messages.count
     }

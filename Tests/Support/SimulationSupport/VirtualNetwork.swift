@@ -9,7 +9,7 @@ package protocol SimulatedServer: AnyObject, Sendable {
     ///   - id: The ID of the server's end. It is unique on the network.
     ///   - request: The head of the request.
     /// - Returns: The object that receives the messages and the end of the connection, or the response that rejects the upgrade.
-    func accept(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> UpgradeResult
+    func accept(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> UpgradeResult
 
     /// Handles an HTTP request. By default, the response is 404.
     ///
@@ -19,7 +19,7 @@ package protocol SimulatedServer: AnyObject, Sendable {
 }
 
 package enum UpgradeResult: Sendable {
-    case accept(any WebSocketEvents, subprotocol: String? = nil)
+    case accept(any MessageEvents, subprotocol: String? = nil)
     case reject(HTTPResponse)
 }
 
@@ -34,7 +34,7 @@ extension SimulatedServer {
 /// It knows WebSocket connections, messages and HTTP requests, and no protocol. A client connects through ``connect(_:id:events:)`` or
 /// ``webSocket``, and sends requests through ``http``. Several clients and servers can share a network.
 ///
-/// It fulfills the contract of `WebSocketConnection` with one exception, which tests that clients ignore late events: the events of an
+/// It fulfills the contract of `MessageConnection` with one exception, which tests that clients ignore late events: the events of an
 /// abandoned connection are still delivered, and ``Simulation/cause`` is `lateEvent` meanwhile.
 ///
 /// `@unchecked Sendable`: used only on the thread of the simulation, which checks that.
@@ -70,7 +70,7 @@ package final class VirtualNetwork: @unchecked Sendable {
     func server(at endpoint: Endpoint) -> (any SimulatedServer)? { self.servers["\(endpoint.host):\(endpoint.port)"] }
 
     /// Creates a client's connection, which starts connecting when it is opened.
-    package func connect(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> VirtualConnection {
+    package func connect(_ request: WebSocketRequest, id: ConnectionID, events: any MessageEvents) -> VirtualConnection {
         self.totals.connections += 1
         let link = VirtualLink(self, request, number: self.links.count + 1)
         let client = VirtualConnection(id, .client, link, events)
@@ -127,7 +127,7 @@ package final class VirtualNetwork: @unchecked Sendable {
 private struct VirtualTransport: WebSocketTransport {
     let network: VirtualNetwork
 
-    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
+    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any MessageEvents) -> any MessageConnection {
         self.network.connect(request, id: id, events: events)
     }
 }

@@ -52,7 +52,7 @@ struct LineSession: ReconnectingSession {
 
     var nextDeadline: Instant? { .earliest(self.connection.nextDeadline, self.extraDeadline) }
 
-    func ping(now: Instant) -> WebSocketMessage { .text(".") }
+    func ping(now: Instant) -> TransportMessage { .text(".") }
     func decision(on reason: CloseReason, now: Instant) -> ReconnectDecision { .afterBackoff() }
 
     mutating func opening(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {

@@ -48,9 +48,9 @@ private struct LineHarness: TextHarness {
         let id = ConnectionID(rawValue: 3)
         let lines = harness.step { _, _, effects in
             effects.commands += [
-                .abandon(id), .cancel(WorkID(rawValue: 2)), .endConsumers([], .ended), .send(id, WebSocketMessage(.ping, [])),
+                .abandon(id), .cancel(WorkID(rawValue: 2)), .endConsumers([], .ended), .send(id, TransportMessage(.ping, [])),
             ]
-            effects.commands += [.send(id, WebSocketMessage(.binary, [1, 2])), .endConsumers([ConsumerID(rawValue: 8)], .ended)]
+            effects.commands += [.send(id, TransportMessage(.binary, [1, 2])), .endConsumers([ConsumerID(rawValue: 8)], .ended)]
             effects.log(.info, "information")
             effects.log(.debug, "below the level")
         }
@@ -89,12 +89,12 @@ private struct LineHarness: TextHarness {
 
 @Suite struct RawConnectionTests {
     /// A server that repeats what it receives.
-    private final class Echo: ListenerHandler, WebSocketEvents {
+    private final class Echo: ListenerHandler, MessageEvents {
         let connections = RawConnections()
 
         func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {}
         func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
-        func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+        func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
             self.connections.accepted(connection, id: id)
             return self
         }

@@ -65,7 +65,7 @@ struct RecoveryRunTests {
     // MARK: Servers
 
     /// A handler that accepts, rejects, or decides later, as the path says.
-    private final class Handler: ListenerHandler, WebSocketEvents {
+    private final class Handler: ListenerHandler, MessageEvents {
         func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
             responder.respond(HTTPResponse(status: 200, text: String(request.path)))
         }
@@ -80,14 +80,14 @@ struct RecoveryRunTests {
             }
         }
 
-        func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents { self }
+        func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents { self }
         func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
         func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {}
         func closed(_ id: ConnectionID, _ reason: CloseReason) {}
     }
 
     /// `@unchecked Sendable`: used only on the thread of the simulation.
-    private final class Client: WebSocketEvents, @unchecked Sendable {
+    private final class Client: MessageEvents, @unchecked Sendable {
         private(set) var log: [String] = []
 
         func opened(_ id: ConnectionID, head: HTTPResponseHead) {
@@ -113,7 +113,7 @@ struct RecoveryRunTests {
         connection.open()
         simulation.run(for: .seconds(10))
         if client.log.first?.hasPrefix("opened") == true {
-            connection.enqueue(WebSocketMessage(.ping, [1]))
+            connection.enqueue(TransportMessage(.ping, [1]))
             connection.flush()
         }
         simulation.run(for: .seconds(10))

@@ -112,15 +112,15 @@ private final class LineSimulation: @unchecked Sendable {
 /// The server of the line protocol. It sends an event with each answer, and one to a client that closes.
 ///
 /// `@unchecked Sendable`: used only on the thread of the simulation.
-private final class LineServer: SimulatedServer, WebSocketEvents, @unchecked Sendable {
+private final class LineServer: SimulatedServer, MessageEvents, @unchecked Sendable {
     private let simulation: Simulation
-    private var connections: [ConnectionID: any WebSocketConnection] = [:]
+    private var connections: [ConnectionID: any MessageConnection] = [:]
 
     init(_ simulation: Simulation) {
         self.simulation = simulation
     }
 
-    func accept(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> UpgradeResult {
+    func accept(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> UpgradeResult {
         self.connections[id] = connection
         return .accept(self)
     }

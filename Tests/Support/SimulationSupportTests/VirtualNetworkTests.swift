@@ -492,10 +492,10 @@ private final class ExchangeRecorder: HTTPExchangeEvents, @unchecked Sendable {
 }
 
 private final class End: @unchecked Sendable {
-    let connection: any WebSocketConnection
+    let connection: any MessageConnection
     let events: RecordingEvents
 
-    init(_ connection: any WebSocketConnection, _ events: RecordingEvents) {
+    init(_ connection: any MessageConnection, _ events: RecordingEvents) {
         self.connection = connection
         self.events = events
     }
@@ -506,7 +506,7 @@ private final class End: @unchecked Sendable {
     }
 }
 
-private final class RecordingEvents: WebSocketEvents, @unchecked Sendable {
+private final class RecordingEvents: MessageEvents, @unchecked Sendable {
     private let simulation: Simulation
     private(set) var log: [String] = []
     private(set) var messages: [String] = []
@@ -541,7 +541,7 @@ private final class RecordingServer: SimulatedServer, @unchecked Sendable {
         self.simulation = simulation
     }
 
-    func accept(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> UpgradeResult {
+    func accept(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> UpgradeResult {
         if let rejection { return .reject(rejection) }
         let events = RecordingEvents(self.simulation)
         self.connections.append(End(connection, events))

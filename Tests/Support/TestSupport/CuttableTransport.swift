@@ -5,8 +5,8 @@ import RealtimeSystem
 package final class CuttableTransport: WebSocketTransport {
     private struct Current: Sendable {
         var id: ConnectionID
-        var connection: any WebSocketConnection
-        var events: any WebSocketEvents
+        var connection: any MessageConnection
+        var events: any MessageEvents
     }
 
     private let transport: any WebSocketTransport
@@ -16,7 +16,7 @@ package final class CuttableTransport: WebSocketTransport {
         self.transport = transport
     }
 
-    package func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
+    package func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any MessageEvents) -> any MessageConnection {
         let connection = self.transport.makeConnection(request, id: id, events: events)
         self.current.withLock { $0 = Current(id: id, connection: connection, events: events) }
         return connection

@@ -12,7 +12,7 @@ package enum FramedHTTP {
         bytes += payload
     }
 
-    static func append(_ messages: ArraySlice<WebSocketMessage>, to bytes: inout [UInt8]) -> Int {
+    static func append(_ messages: ArraySlice<TransportMessage>, to bytes: inout [UInt8]) -> Int {
         var count = 0
         for message in messages {
             if count > 0, bytes.count + message.bytes.count > Self.pieceLimit { break }
@@ -59,12 +59,12 @@ package enum FramedHTTP {
     }
 }
 
-extension WebSocketMessage.Kind {
+extension TransportMessage.Kind {
     fileprivate var frame: UInt8 { self == .text ? UInt8(ascii: "t") : UInt8(ascii: "b") }
 }
 
 /// The client's rules.
-package struct FramedHTTPRules: HTTPConnectionRules {
+package struct FramedHTTPRules: HTTPMessageConnectionRules {
     private let request: WebSocketRequest
     package let isStream: Bool
     private let token: String
@@ -99,7 +99,7 @@ package struct FramedHTTPRules: HTTPConnectionRules {
         return self.isStream ? .end(.transport(TransportError(.closed, "The stream ended without a frame that says so."))) : .proceed
     }
 
-    package func sendingRequest(_ messages: ArraySlice<WebSocketMessage>) -> (request: HTTPRequest, count: Int) {
+    package func sendingRequest(_ messages: ArraySlice<TransportMessage>) -> (request: HTTPRequest, count: Int) {
         var body: [UInt8] = []
         let count = FramedHTTP.append(messages, to: &body)
         return (self.request("POST", body: body), count)
@@ -113,7 +113,7 @@ package struct FramedHTTPRules: HTTPConnectionRules {
 }
 
 /// The server's rules.
-package struct FramedHTTPServedRules: HTTPServedConnectionRules {
+package struct FramedHTTPServedRules: ServedHTTPMessagesRules {
     private let isStream: Bool
     private var hasWaited = false
     private var decoder = FramedHTTP.Decoder()
@@ -134,7 +134,7 @@ package struct FramedHTTPServedRules: HTTPServedConnectionRules {
 
     package func waitingTwice(_ request: HTTPRequestHead) -> HTTPSecondRequest { .replaces }
 
-    package func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout SharedBody) -> Int {
+    package func encode(_ messages: ArraySlice<TransportMessage>, into body: inout SharedBody) -> Int {
         var bytes: [UInt8] = []
         defer { body.append(bytes) }
         return FramedHTTP.append(messages, to: &bytes)
@@ -166,17 +166,17 @@ package struct FramedHTTPTransport: WebSocketTransport {
     }
 
     package func makeConnection(
-        _ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents
-    ) -> any WebSocketConnection {
-        HTTPConnection(
-            FramedHTTPRules(request, isStream: self.isStream), in: .init(self.transports, cookies: HTTPClient.Cookies()), id: id,
+        _ request: WebSocketRequest, id: ConnectionID, events: any MessageEvents
+    ) -> any MessageConnection {
+        HTTPMessageConnection(
+            FramedHTTPRules(request, isStream: self.isStream), in: .init(self.transports, cookies: RedirectingHTTP.Cookies()), id: id,
             events: events)
     }
 }
 
 /// Passes connections over HTTP requests to a handler of WebSockets.
 package final class FramedHTTPHandler: ListenerHandler {
-    package typealias Connection = HTTPServedConnection<FramedHTTPServedRules>
+    package typealias Connection = ServedHTTPMessages<FramedHTTPServedRules>
 
     private let handler: any ListenerHandler
     private let time: any TimeSource

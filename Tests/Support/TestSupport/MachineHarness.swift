@@ -127,7 +127,7 @@ extension MachineHarness {
 
     /// Receives messages that arrive together.
     @discardableResult
-    package mutating func received(_ id: ConnectionID, _ messages: [WebSocketMessage]) -> [Line] {
+    package mutating func received(_ id: ConnectionID, _ messages: [TransportMessage]) -> [Line] {
         self.step { $0.received(id, MessageBatch(messages), now: $1, &$2) }
     }
 
@@ -199,7 +199,7 @@ extension MachineHarness where Machine: ReconnectingSession {
 /// ```
 /// Log messages are left out.
 package protocol TextHarness: MachineHarness where Line == String {
-    func text(of message: WebSocketMessage) -> String
+    func text(of message: TransportMessage) -> String
     func text(of request: Machine.Request) -> String
     /// Describes the beginning of work.
     func text(of work: Machine.Work, _ id: WorkID) -> String
@@ -211,7 +211,7 @@ package protocol TextHarness: MachineHarness where Line == String {
 }
 
 extension TextHarness {
-    package func text(of message: WebSocketMessage) -> String {
+    package func text(of message: TransportMessage) -> String {
         switch message.kind {
         case .text: String(decoding: message.bytes, as: UTF8.self)
         case .binary: "\(message.bytes.count) bytes"

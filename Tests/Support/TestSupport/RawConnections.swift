@@ -7,7 +7,7 @@ package final class RawConnections: Sendable {
     /// The reasons why connections have ended.
     package let ends = EventRecorder<CloseReason>()
     /// The open connections, oldest first, and the number of all.
-    private let state = Lock<(open: [(id: ConnectionID, connection: any WebSocketConnection)], accepted: Int)>(([], 0))
+    private let state = Lock<(open: [(id: ConnectionID, connection: any MessageConnection)], accepted: Int)>(([], 0))
 
     package init() {}
 
@@ -16,7 +16,7 @@ package final class RawConnections: Sendable {
     /// The number of connections that were accepted.
     package var accepted: Int { self.state.withLock { $0.accepted } }
 
-    package func accepted(_ connection: any WebSocketConnection, id: ConnectionID) {
+    package func accepted(_ connection: any MessageConnection, id: ConnectionID) {
         self.state.withLock {
             $0.open.append((id, connection))
             $0.accepted += 1
@@ -30,10 +30,10 @@ package final class RawConnections: Sendable {
 
     // MARK: The newest connection
 
-    private var newest: (any WebSocketConnection)? { self.state.withLock { $0.open.last?.connection } }
+    private var newest: (any MessageConnection)? { self.state.withLock { $0.open.last?.connection } }
 
     /// Sends messages, which the peer reads together.
-    package func send(_ messages: [WebSocketMessage]) {
+    package func send(_ messages: [TransportMessage]) {
         guard let connection = self.newest else { return }
         for message in messages { connection.enqueue(message) }
         connection.flush()
@@ -52,11 +52,11 @@ package final class RawConnections: Sendable {
 
 /// A client's connection without a protocol. It sends what a test chooses, valid or not. Releasing it ends the connection.
 package final class RawSocket: Sendable {
-    private final class Events: WebSocketEvents {
+    private final class Events: MessageEvents {
         let endings: EventRecorder<CloseReason>
-        let receive: @Sendable (WebSocketMessage) -> Void
+        let receive: @Sendable (TransportMessage) -> Void
 
-        init(_ endings: EventRecorder<CloseReason>, _ receive: @escaping @Sendable (WebSocketMessage) -> Void) {
+        init(_ endings: EventRecorder<CloseReason>, _ receive: @escaping @Sendable (TransportMessage) -> Void) {
             self.endings = endings
             self.receive = receive
         }
@@ -68,14 +68,14 @@ package final class RawSocket: Sendable {
 
     /// The reason why the connection has ended, or why it wasn't established.
     package let endings = EventRecorder<CloseReason>()
-    private let connection: any WebSocketConnection
+    private let connection: any MessageConnection
 
     /// Opens a connection.
     ///
     /// - Parameter receive: Receives each message. The connection retains it, so it must not retain the socket.
     package init(
         _ transport: any WebSocketTransport, _ address: ListenerAddress, _ target: String, headers: HTTPHeaders = [:],
-        receive: @escaping @Sendable (WebSocketMessage) -> Void
+        receive: @escaping @Sendable (TransportMessage) -> Void
     ) {
         let endpoint = Endpoint(scheme: "ws", host: address.host, port: address.port, target: target)
         self.connection = transport.makeConnection(
@@ -87,7 +87,7 @@ package final class RawSocket: Sendable {
     deinit { self.connection.abandon() }
 
     /// Sends messages, which the peer reads together.
-    package func send(_ messages: [WebSocketMessage]) {
+    package func send(_ messages: [TransportMessage]) {
         for message in messages { self.connection.enqueue(message) }
         self.connection.flush()
     }

@@ -2,7 +2,7 @@ package import RealtimeCore
 package import RealtimeTesting
 
 /// Records the calls of a connection's owner.
-package final class RecordingConnection: WebSocketConnection {
+package final class RecordingConnection: MessageConnection {
     package enum Call: Hashable, Sendable {
         case opening, sent(String), flushed, paused, resumed, closing(CloseCode), abandoned
     }
@@ -19,7 +19,7 @@ package final class RecordingConnection: WebSocketConnection {
     }
 
     package func open() { self.calls.record(.opening) }
-    package func enqueue(_ message: WebSocketMessage) { self.calls.record(.sent(String(decoding: message.bytes, as: UTF8.self))) }
+    package func enqueue(_ message: TransportMessage) { self.calls.record(.sent(String(decoding: message.bytes, as: UTF8.self))) }
     package func flush() {
         self.calls.record(.flushed)
         self.onFlush()

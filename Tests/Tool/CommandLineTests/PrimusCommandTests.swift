@@ -308,7 +308,7 @@ import Testing
     }
 
     @Test func `a large value of MessagePack isn't shown, because showing it would need too much memory`() {
-        let large = WebSocketMessage.binary([UInt8](repeating: 0xC0, count: 3 << 20))
+        let large = TransportMessage.binary([UInt8](repeating: 0xC0, count: 3 << 20))
         let failure = #expect(throws: PrimusShown.Problem.self) { try PrimusShown.value(large, .messagePack) }
         expect(failure?.message.contains("the limit is 2097152 bytes") == true && failure?.isInvalid == false)
         let invalid = #expect(throws: PrimusShown.Problem.self) { try PrimusShown.value(.binary([0xC1]), .messagePack) }

@@ -368,14 +368,14 @@ struct PrimusProcessTests {
     }
 
     /// A server without a specification that accepts WebSockets and says nothing.
-    private final class Silent: ListenerHandler, WebSocketEvents {
+    private final class Silent: ListenerHandler, MessageEvents {
         func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
             responder.respond(HTTPResponse(status: 404))
         }
 
         func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
 
-        func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents { self }
+        func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents { self }
 
         func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
         func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {}
@@ -709,8 +709,8 @@ struct PrimusProcessTests {
 
 private struct OwnParser: PrimusParser {
     let name = "own"
-    func encode(_ value: PrimusValue) throws -> WebSocketMessage { .text(value.string ?? "") }
-    func decode(_ packet: WebSocketMessage) throws -> PrimusValue { .string(String(decoding: packet.bytes, as: UTF8.self)) }
+    func encode(_ value: PrimusValue) throws -> TransportMessage { .text(value.string ?? "") }
+    func decode(_ packet: TransportMessage) throws -> PrimusValue { .string(String(decoding: packet.bytes, as: UTF8.self)) }
 }
 
 /// Answers every request with a web page.

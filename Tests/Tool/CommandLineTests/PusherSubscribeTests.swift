@@ -114,7 +114,7 @@ struct SubscribeProcessTests {
 
         func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { self.authorization.upgrade(request) }
 
-        func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+        func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
             self.authorization.accepted(connection, id: id, request: request)
         }
     }

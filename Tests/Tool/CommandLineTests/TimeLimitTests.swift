@@ -78,10 +78,10 @@ import Testing
 
 @Suite struct OpenConnectionsTests {
     /// A server that accepts everything and answers nothing.
-    private final class Silent: ListenerHandler, WebSocketEvents {
+    private final class Silent: ListenerHandler, MessageEvents {
         func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {}
         func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
-        func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents { self }
+        func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents { self }
         func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
         func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {}
         func closed(_ id: ConnectionID, _ reason: CloseReason) {}

@@ -7,7 +7,7 @@ package protocol MessageDivider: Sendable {
     /// - Parameters:
     ///   - kind: The kind of the message.
     ///   - byteCount: The size of its payload.
-    func divides(_ kind: WebSocketMessage.Kind, byteCount: Int) -> Bool
+    func divides(_ kind: TransportMessage.Kind, byteCount: Int) -> Bool
 
     /// Appends the next part of a message, with at most ``messagesPerTurn`` smaller messages.
     ///
@@ -18,7 +18,7 @@ package protocol MessageDivider: Sendable {
     ///   - batch: The part is appended to it, as one or several messages.
     /// - Returns: The reason for which the connection ends after this part; `nil` if it goes on. What follows isn't read then.
     mutating func appendPart(
-        of kind: WebSocketMessage.Kind, _ bytes: UnsafeRawBufferPointer, from position: inout Int, to batch: inout MessageBatch
+        of kind: TransportMessage.Kind, _ bytes: UnsafeRawBufferPointer, from position: inout Int, to batch: inout MessageBatch
     ) -> CloseReason?
 }
 
@@ -39,9 +39,9 @@ package final class DividedConnection: ConnectionDecorator, PartialMessageEvents
     private struct State: Sendable {
         var divider: any MessageDivider
         /// Until the end of the connection.
-        var events: (any WebSocketEvents)?
+        var events: (any MessageEvents)?
         /// The messages that wait, of which the first one may have been delivered in part.
-        var messages = FIFO<WebSocketMessage>()
+        var messages = FIFO<TransportMessage>()
         var position = 0
         /// Whether a thread delivers, or a job will.
         var isDelivering = false
@@ -83,7 +83,7 @@ package final class DividedConnection: ConnectionDecorator, PartialMessageEvents
         }
     }
 
-    package let connection: any WebSocketConnection
+    package let connection: any MessageConnection
     private let id: ConnectionID
     private let time: any TimeSource
     private let fail: @Sendable (CloseReason) -> Void
@@ -97,7 +97,7 @@ package final class DividedConnection: ConnectionDecorator, PartialMessageEvents
     ///   - time: The source of the turns.
     ///   - fail: Ends the connection for a reason that the divider has found.
     package init(
-        _ connection: any WebSocketConnection, _ id: ConnectionID, _ divider: any MessageDivider, time: any TimeSource,
+        _ connection: any MessageConnection, _ id: ConnectionID, _ divider: any MessageDivider, time: any TimeSource,
         fail: @escaping @Sendable (CloseReason) -> Void = { _ in }
     ) {
         (self.connection, self.id, self.time, self.fail) = (connection, id, time, fail)
@@ -106,7 +106,7 @@ package final class DividedConnection: ConnectionDecorator, PartialMessageEvents
     }
 
     /// Sets the object that receives the events, before the first one.
-    package func start(_ events: any WebSocketEvents) { self.state.withLock { $0.events = events } }
+    package func start(_ events: any MessageEvents) { self.state.withLock { $0.events = events } }
 
     // MARK: Events of the connection
 
@@ -119,7 +119,7 @@ package final class DividedConnection: ConnectionDecorator, PartialMessageEvents
 
     package func received(_ id: ConnectionID, _ batch: borrowing MessageBatch, from start: Int) -> Int {
         let count = batch.entries.count
-        let events = self.state.withLock { state -> (any WebSocketEvents)? in
+        let events = self.state.withLock { state -> (any MessageEvents)? in
             guard !state.isDelivering, state.messages.isEmpty else { return nil }
             for index in start..<count
             where state.divider.divides(batch.entries[index].kind, byteCount: batch.entries[index].range.count) { return nil }
@@ -129,7 +129,7 @@ package final class DividedConnection: ConnectionDecorator, PartialMessageEvents
         let delivers = self.state.withLock { state in
             guard state.events != nil, !state.isClosing else { return false }
             for entry in batch.entries[start...] {
-                state.messages.append(WebSocketMessage(entry.kind, Array(batch.bytes[entry.range])))
+                state.messages.append(TransportMessage(entry.kind, Array(batch.bytes[entry.range])))
             }
             if self.beginDelivering(&state) { return true }
             if !state.isDelivering { self.beginHolding() }
@@ -151,7 +151,7 @@ package final class DividedConnection: ConnectionDecorator, PartialMessageEvents
     }
 
     package func closed(_ id: ConnectionID, _ reason: CloseReason) {
-        let (events, delivers) = self.state.withLock { state -> ((any WebSocketEvents)?, Bool) in
+        let (events, delivers) = self.state.withLock { state -> ((any MessageEvents)?, Bool) in
             guard state.isDelivering || !state.messages.isEmpty else { return (state.events.take(), false) }
             state.end = reason
             // Nothing is written any more.
@@ -162,7 +162,7 @@ package final class DividedConnection: ConnectionDecorator, PartialMessageEvents
         if delivers { self.deliverLater() }
     }
 
-    private var events: (any WebSocketEvents)? { self.state.withLock { $0.events } }
+    private var events: (any MessageEvents)? { self.state.withLock { $0.events } }
 
     // MARK: Parts
 
@@ -190,7 +190,7 @@ package final class DividedConnection: ConnectionDecorator, PartialMessageEvents
 
     private enum Step {
         case goOn, wait, resume
-        case end(CloseReason, (any WebSocketEvents)?)
+        case end(CloseReason, (any MessageEvents)?)
     }
 
     /// - Returns: Whether another part follows.
@@ -249,7 +249,7 @@ package final class DividedConnection: ConnectionDecorator, PartialMessageEvents
     }
 
     package func close(_ code: CloseCode, reason: String) {
-        let (events, end) = self.state.withLock { state -> ((any WebSocketEvents)?, CloseReason?) in
+        let (events, end) = self.state.withLock { state -> ((any MessageEvents)?, CloseReason?) in
             state.isClosing = true
             state.discardMessages()
             self.answering?.endHoldingAnswers()

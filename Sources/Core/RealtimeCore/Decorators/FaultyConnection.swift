@@ -54,7 +54,7 @@ package final class FaultInjector: ConnectionInterceptor {
 
     // MARK: ConnectionInterceptor
 
-    package func intercept(_ connection: any WebSocketConnection, id: ConnectionID) -> any WebSocketConnection {
+    package func intercept(_ connection: any MessageConnection, id: ConnectionID) -> any MessageConnection {
         self.state.withLock { state in
             let seed = state.generator.next()
             let faulty = FaultyConnection(connection, time: self.time, faults: state.faults, seed: seed)
@@ -75,7 +75,7 @@ package final class FaultyConnection: ConnectionDecorator, TimerClient {
         var isSilenced = false
         var generator: SplitMix64
         /// Messages that are still delayed, in the order in which they are due, and when the last one of them is.
-        var delayed = FIFO<(due: Instant, message: WebSocketMessage)>()
+        var delayed = FIFO<(due: Instant, message: TransportMessage)>()
         var lastDue = Instant(nanoseconds: .min)
         var timer = CoalescedTimer()
 
@@ -83,11 +83,11 @@ package final class FaultyConnection: ConnectionDecorator, TimerClient {
     }
 
     /// The connection without faults.
-    package let connection: any WebSocketConnection
+    package let connection: any MessageConnection
     private let time: any TimeSource
     private let state: Lock<State>
 
-    fileprivate init(_ connection: any WebSocketConnection, time: any TimeSource, faults: ConnectionFaults, seed: UInt64) {
+    fileprivate init(_ connection: any MessageConnection, time: any TimeSource, faults: ConnectionFaults, seed: UInt64) {
         self.connection = connection
         self.time = time
         self.state = Lock(State(faults: faults, generator: SplitMix64(seed: seed)))
@@ -102,9 +102,9 @@ package final class FaultyConnection: ConnectionDecorator, TimerClient {
 
     fileprivate func set(_ faults: ConnectionFaults) { self.state.withLock { $0.faults = faults } }
 
-    // MARK: WebSocketConnection
+    // MARK: MessageConnection
 
-    package func enqueue(_ message: WebSocketMessage) {
+    package func enqueue(_ message: TransportMessage) {
         self.state.withLock { state in
             if state.isSilent { return }
             let faults = state.faults

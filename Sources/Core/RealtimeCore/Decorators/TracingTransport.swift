@@ -4,8 +4,8 @@ import RealtimeSystem
 package enum ConnectionAction {
     case opened
     /// A message was sent.
-    case sent(WebSocketMessage.Kind, ArraySlice<UInt8>)
-    case received(WebSocketMessage.Kind, ArraySlice<UInt8>)
+    case sent(TransportMessage.Kind, ArraySlice<UInt8>)
+    case received(TransportMessage.Kind, ArraySlice<UInt8>)
     case sentClose(CloseCode)
     case receivedClose(CloseCode)
     /// This side ended the connection without a close frame.
@@ -21,7 +21,7 @@ package enum ConnectionAction {
 package typealias ConnectionTrace = @Sendable (ConnectionID, ConnectionAction) -> Void
 
 /// Returns the text of a message without its secrets, as a trace shows it.
-package typealias DescribeMessage = @Sendable (WebSocketMessage.Kind, _ payload: ArraySlice<UInt8>) -> String
+package typealias DescribeMessage = @Sendable (TransportMessage.Kind, _ payload: ArraySlice<UInt8>) -> String
 
 /// A transport that reports what the connections of another transport do.
 ///
@@ -35,20 +35,20 @@ package struct TracingTransport: WebSocketTransport {
         self.trace = trace
     }
 
-    package func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
+    package func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any MessageEvents) -> any MessageConnection {
         let connection = self.transport.makeConnection(request, id: id, events: TracedEvents(events, self.trace))
         return TracedConnection(connection, id, self.trace)
     }
 }
 
 /// A connection that changes or reports what another connection does. It passes on each call that it doesn't implement.
-package protocol ConnectionDecorator: WebSocketConnection {
-    var connection: any WebSocketConnection { get }
+package protocol ConnectionDecorator: MessageConnection {
+    var connection: any MessageConnection { get }
 }
 
 extension ConnectionDecorator {
     package func open() { self.connection.open() }
-    package func enqueue(_ message: WebSocketMessage) { self.connection.enqueue(message) }
+    package func enqueue(_ message: TransportMessage) { self.connection.enqueue(message) }
     package func flush() { self.connection.flush() }
     package func pauseReading() { self.connection.pauseReading() }
     package func resumeReading() { self.connection.resumeReading() }
@@ -56,17 +56,17 @@ extension ConnectionDecorator {
     package func abandon() { self.connection.abandon() }
 }
 
-extension WebSocketConnection {
+extension MessageConnection {
     /// The connection without its decorators.
-    package var undecorated: any WebSocketConnection {
-        var connection: any WebSocketConnection = self
+    package var undecorated: any MessageConnection {
+        var connection: any MessageConnection = self
         while let decorator = connection as? any ConnectionDecorator { connection = decorator.connection }
         return connection
     }
 }
 
 /// Describes a message by its kind and size, for protocols whose messages may contain secrets anywhere.
-@Sendable package func messageSize(_ kind: WebSocketMessage.Kind, _ payload: ArraySlice<UInt8>) -> String {
+@Sendable package func messageSize(_ kind: TransportMessage.Kind, _ payload: ArraySlice<UInt8>) -> String {
     "\(kind) of \(payload.count) bytes"
 }
 
@@ -84,9 +84,9 @@ struct ConnectionLog: Sendable {
     ///   - describe: Returns the text of a message without its secrets. Called without a lock.
     ///   - connect: Creates the connection, whose events go to the object that the closure receives.
     func connect(
-        _ id: ConnectionID, _ events: any WebSocketEvents, _ describe: @escaping DescribeMessage,
-        _ connect: (any WebSocketEvents) -> any WebSocketConnection
-    ) -> any WebSocketConnection {
+        _ id: ConnectionID, _ events: any MessageEvents, _ describe: @escaping DescribeMessage,
+        _ connect: (any MessageEvents) -> any MessageConnection
+    ) -> any MessageConnection {
         let trace: ConnectionTrace = { [log, subsystem] id, action in
             let text =
                 switch action {
@@ -140,7 +140,7 @@ private final class TracingHandler: ListenerHandler {
 
     func bodyLimit(for request: HTTPRequestHead) -> Int? { self.handler.bodyLimit(for: request) }
 
-    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         let connection = TracedConnection(connection, id, self.trace)
         return TracedEvents(self.handler.accepted(connection, id: id, request: request), self.trace)
     }
@@ -148,19 +148,19 @@ private final class TracingHandler: ListenerHandler {
 
 /// Reports what is sent on a connection.
 package final class TracedConnection: ConnectionDecorator {
-    package let connection: any WebSocketConnection
+    package let connection: any MessageConnection
     private let id: ConnectionID
     private let trace: ConnectionTrace
     /// The messages that were enqueued since the last flush. Messages are enqueued under a lock, and reported without one.
-    private let unreported = Lock<[WebSocketMessage]>([])
+    private let unreported = Lock<[TransportMessage]>([])
 
-    package init(_ connection: any WebSocketConnection, _ id: ConnectionID, _ trace: @escaping ConnectionTrace) {
+    package init(_ connection: any MessageConnection, _ id: ConnectionID, _ trace: @escaping ConnectionTrace) {
         self.connection = connection
         self.id = id
         self.trace = trace
     }
 
-    package func enqueue(_ message: WebSocketMessage) {
+    package func enqueue(_ message: TransportMessage) {
         self.unreported.withLock { $0.append(message) }
         self.connection.enqueue(message)
     }
@@ -191,11 +191,11 @@ package final class TracedConnection: ConnectionDecorator {
 }
 
 /// Reports what is received on a connection.
-package final class TracedEvents: HTTPConnectionEvents, PartialMessageEvents {
-    private let events: any WebSocketEvents
+package final class TracedEvents: HTTPMessageEvents, PartialMessageEvents {
+    private let events: any MessageEvents
     private let trace: ConnectionTrace
 
-    package init(_ events: any WebSocketEvents, _ trace: @escaping ConnectionTrace) {
+    package init(_ events: any MessageEvents, _ trace: @escaping ConnectionTrace) {
         self.events = events
         self.trace = trace
     }
@@ -220,10 +220,10 @@ package final class TracedEvents: HTTPConnectionEvents, PartialMessageEvents {
 
     package func writing(_ id: ConnectionID, paused: Bool) { self.events.writing(id, paused: paused) }
 
-    package func answered(_ id: ConnectionID, _ count: Int) { (self.events as? any HTTPConnectionEvents)?.answered(id, count) }
+    package func answered(_ id: ConnectionID, _ count: Int) { (self.events as? any HTTPMessageEvents)?.answered(id, count) }
 
-    package func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage]) {
-        (self.events as? any HTTPConnectionEvents)?.unsent(id, messages)
+    package func unsent(_ id: ConnectionID, _ messages: [TransportMessage]) {
+        (self.events as? any HTTPMessageEvents)?.unsent(id, messages)
     }
 
     package func closed(_ id: ConnectionID, _ reason: CloseReason) {

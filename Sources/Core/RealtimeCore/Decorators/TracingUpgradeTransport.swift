@@ -12,7 +12,7 @@ package struct TracingUpgradeTransport: WebSocketTransport {
         self.trace = trace
     }
 
-    package func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
+    package func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any MessageEvents) -> any MessageConnection {
         let report = self.trace(HTTPRequest("GET", request.endpoint, headers: request.headers))
         let connection = self.transport.makeConnection(request, id: id, events: TracedUpgradeEvents(events, report))
         return TracedUpgrade(connection, report)
@@ -20,10 +20,10 @@ package struct TracingUpgradeTransport: WebSocketTransport {
 }
 
 private final class TracedUpgrade: ConnectionDecorator {
-    let connection: any WebSocketConnection
+    let connection: any MessageConnection
     private let report: @Sendable (RequestAction) -> Void
 
-    init(_ connection: any WebSocketConnection, _ report: @escaping @Sendable (RequestAction) -> Void) {
+    init(_ connection: any MessageConnection, _ report: @escaping @Sendable (RequestAction) -> Void) {
         self.connection = connection
         self.report = report
     }
@@ -35,11 +35,11 @@ private final class TracedUpgrade: ConnectionDecorator {
 }
 
 private final class TracedUpgradeEvents: PartialMessageEvents {
-    private let events: any WebSocketEvents
+    private let events: any MessageEvents
     private let report: @Sendable (RequestAction) -> Void
     private let isOpen = Lock(false)
 
-    init(_ events: any WebSocketEvents, _ report: @escaping @Sendable (RequestAction) -> Void) {
+    init(_ events: any MessageEvents, _ report: @escaping @Sendable (RequestAction) -> Void) {
         self.events = events
         self.report = report
     }

@@ -46,8 +46,8 @@ package final class ServedConnections<Machine: EmbeddedServerMachine>: Sendable 
     ///   - input: Steps the machine.
     /// - Returns: The object that receives the events of the connection.
     package func adopt(
-        _ connection: any WebSocketConnection, id: ConnectionID, _ input: (inout Machine, Instant, inout Effects<Machine>) -> Void
-    ) -> any WebSocketEvents {
+        _ connection: any MessageConnection, id: ConnectionID, _ input: (inout Machine, Instant, inout Effects<Machine>) -> Void
+    ) -> any MessageEvents {
         self.driver.adopt(connection, id: id, input) { machine, now in
             machine.setSilent(id, self.injector.ignoresMessages(of: id), now: now)
         }
@@ -86,7 +86,7 @@ package final class ServedConnections<Machine: EmbeddedServerMachine>: Sendable 
     }
 
     /// Sends a message regardless of faults. It overtakes delayed messages. Does nothing if no connection has the ID.
-    package func sendUnaffected(_ message: WebSocketMessage, to name: String) {
+    package func sendUnaffected(_ message: TransportMessage, to name: String) {
         guard let connection = self.driver.connection({ $0.connection(named: name) }) else { return }
         let unaffected = (connection as? FaultyConnection)?.connection ?? connection
         unaffected.enqueue(message)

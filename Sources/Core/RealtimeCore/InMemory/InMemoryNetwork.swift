@@ -60,7 +60,7 @@ public final class InMemoryNetwork: Sendable {
     /// ``TransportError/Code/tooLarge``. The default is 64 MiB.
     ///
     /// A single message may be larger. When more than 256 KiB wait, or more than this limit if it is less, the sender is notified with
-    /// ``WebSocketEvents/writing(_:paused:)``. Changes apply to connections that are created later.
+    /// ``MessageEvents/writing(_:paused:)``. Changes apply to connections that are created later.
     public var messageBacklogBytes: Int {
         get { self.state.withLock { $0.messageBacklogBytes } }
         set { self.state.withLock { $0.messageBacklogBytes = max(0, newValue) } }

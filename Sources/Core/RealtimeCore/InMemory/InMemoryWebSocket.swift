@@ -3,7 +3,7 @@ import RealtimeSystem
 struct InMemoryWebSocketTransport: WebSocketTransport {
     let network: InMemoryNetwork
 
-    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
+    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any MessageEvents) -> any MessageConnection {
         InMemorySocket(self.network, id, events, role: .client(request))
     }
 }
@@ -13,7 +13,7 @@ struct InMemoryWebSocketTransport: WebSocketTransport {
 /// ```
 ///   new ──open──▶ open ──close, end, peer's close, abandon──▶ closed
 /// ```
-final class InMemorySocket: WebSocketConnection, InMemoryConnection {
+final class InMemorySocket: MessageConnection, InMemoryConnection {
     enum Role: Sendable {
         case client(WebSocketRequest)
         case server(InMemoryListener)
@@ -21,12 +21,12 @@ final class InMemorySocket: WebSocketConnection, InMemoryConnection {
 
     private struct State: Sendable {
         var phase = Phase.new
-        var events: (any WebSocketEvents)?
+        var events: (any MessageEvents)?
         var peer: InMemorySocket?
         /// The handler's pending decision about the upgrade.
         var upgrade: InMemoryUpgrade?
-        var outgoing: [WebSocketMessage] = []
-        var incoming: [WebSocketMessage] = []
+        var outgoing: [TransportMessage] = []
+        var incoming: [TransportMessage] = []
         var isPaused = false
         /// Whether a message above the limit has arrived, which ends the connection. What follows isn't delivered.
         var isOversized = false
@@ -48,7 +48,7 @@ final class InMemorySocket: WebSocketConnection, InMemoryConnection {
     private let state: Lock<State>
 
     /// - Parameter messageLimit: The maximum size of a received message in bytes, for a server; `nil` for none. A client has that of its request.
-    init(_ network: InMemoryNetwork, _ id: ConnectionID, _ events: (any WebSocketEvents)?, role: Role, messageLimit: Int? = nil) {
+    init(_ network: InMemoryNetwork, _ id: ConnectionID, _ events: (any MessageEvents)?, role: Role, messageLimit: Int? = nil) {
         self.network = network
         self.id = id
         self.role = role
@@ -63,7 +63,7 @@ final class InMemorySocket: WebSocketConnection, InMemoryConnection {
         self.network.submit { self.connect(request) }
     }
 
-    func enqueue(_ message: WebSocketMessage) {
+    func enqueue(_ message: TransportMessage) {
         self.state.withLock { state in
             guard state.phase != .closed, !state.isClosing else { return }
             if state.output.bytes > state.output.limit { state.isOverLimit = true }
@@ -74,7 +74,7 @@ final class InMemorySocket: WebSocketConnection, InMemoryConnection {
 
     func flush() {
         self.network.submit {
-            let (peer, messages) = self.state.withLock { state -> (InMemorySocket?, [WebSocketMessage]) in
+            let (peer, messages) = self.state.withLock { state -> (InMemorySocket?, [TransportMessage]) in
                 guard state.phase == .open else { return (nil, []) }
                 defer { state.outgoing = [] }
                 return (state.peer, state.outgoing)
@@ -200,13 +200,13 @@ final class InMemorySocket: WebSocketConnection, InMemoryConnection {
         return isConnected
     }
 
-    private func receive(_ messages: [WebSocketMessage], from sender: InMemorySocket) {
+    private func receive(_ messages: [TransportMessage], from sender: InMemorySocket) {
         guard self.network.condition != .silent else { return sender.sent(messages) }
         self.state.withLock { state in
             guard state.phase == .open else { return }
             state.incoming += messages
             for message in messages where message.kind == .ping && state.output.accept(message.bytes.count) {
-                state.outgoing.append(WebSocketMessage(.pong, message.bytes))
+                state.outgoing.append(TransportMessage(.pong, message.bytes))
             }
         }
         if messages.contains(where: { $0.kind == .ping }) { self.flush() }
@@ -214,7 +214,7 @@ final class InMemorySocket: WebSocketConnection, InMemoryConnection {
     }
 
     private func deliver() {
-        let (events, peer, messages) = self.state.withLock { state -> ((any WebSocketEvents)?, InMemorySocket?, [WebSocketMessage]) in
+        let (events, peer, messages) = self.state.withLock { state -> ((any MessageEvents)?, InMemorySocket?, [TransportMessage]) in
             guard state.phase == .open, !state.isPaused, !state.isOversized else { return (nil, nil, []) }
             defer { state.incoming = [] }
             state.isOversized = self.accepted(state.incoming).count < state.incoming.count
@@ -228,7 +228,7 @@ final class InMemorySocket: WebSocketConnection, InMemoryConnection {
     }
 
     /// The messages before the first one above the limit.
-    private func accepted(_ messages: [WebSocketMessage]) -> ArraySlice<WebSocketMessage> {
+    private func accepted(_ messages: [TransportMessage]) -> ArraySlice<TransportMessage> {
         messages.prefix { $0.kind == .ping || $0.kind == .pong || $0.bytes.count <= self.messageLimit }
     }
 
@@ -245,8 +245,8 @@ final class InMemorySocket: WebSocketConnection, InMemoryConnection {
     }
 
     /// The other end has received messages.
-    private func sent(_ messages: [WebSocketMessage]) {
-        let events = self.state.withLock { state -> (any WebSocketEvents)? in
+    private func sent(_ messages: [TransportMessage]) {
+        let events = self.state.withLock { state -> (any MessageEvents)? in
             for message in messages { state.output.remove(message.bytes.count) }
             // Only a change to writing: more than the mark may be enqueued now, but not flushed yet.
             guard state.output.bytes == 0, state.output.takeChange() == false else { return nil }
@@ -258,7 +258,7 @@ final class InMemorySocket: WebSocketConnection, InMemoryConnection {
     /// Pauses writing if too much waits for a peer that has paused reading, and ends the connection at the limit.
     private func reportBacklog(for peer: InMemorySocket) {
         let isPeerPaused = peer.state.withLock { $0.isPaused }
-        let (events, error) = self.state.withLock { state -> ((any WebSocketEvents)?, TransportError?) in
+        let (events, error) = self.state.withLock { state -> ((any MessageEvents)?, TransportError?) in
             // Whatever has piled up while another thread processed events, a peer that reads has received it now.
             guard isPeerPaused else {
                 state.isOverLimit = false
@@ -277,7 +277,7 @@ final class InMemorySocket: WebSocketConnection, InMemoryConnection {
 
     /// Ends the connection for this end.
     func end(_ reason: CloseReason) {
-        let (events, unread, upgrade) = self.state.withLock { state -> ((any WebSocketEvents)?, [WebSocketMessage], InMemoryUpgrade?) in
+        let (events, unread, upgrade) = self.state.withLock { state -> ((any MessageEvents)?, [TransportMessage], InMemoryUpgrade?) in
             guard state.phase != .closed else { return (nil, [], nil) }
             state.phase = .closed
             state.peer = nil

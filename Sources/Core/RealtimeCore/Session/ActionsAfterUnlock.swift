@@ -4,8 +4,8 @@
 /// Most steps have at most one of each, which are stored without an allocation.
 struct ActionsAfterUnlock {
     enum Action {
-        case open(any WebSocketConnection), flush(any WebSocketConnection), abandon(any WebSocketConnection)
-        case close(any WebSocketConnection, CloseCode, String)
+        case open(any MessageConnection), flush(any MessageConnection), abandon(any MessageConnection)
+        case close(any MessageConnection, CloseCode, String)
         case run(() -> Void)
     }
 
@@ -24,7 +24,7 @@ struct ActionsAfterUnlock {
     }
 
     /// Adds a flush, unless the connection was the last one for which a flush was added.
-    mutating func flush(_ connection: any WebSocketConnection) {
+    mutating func flush(_ connection: any MessageConnection) {
         guard self.lastFlushed != ObjectIdentifier(connection) else { return }
         self.lastFlushed = ObjectIdentifier(connection)
         self.add(.flush(connection))

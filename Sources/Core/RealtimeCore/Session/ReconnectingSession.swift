@@ -19,9 +19,9 @@ package protocol ReconnectingSession: SessionMachine {
     /// The connection to open.
     var request: Request { get }
     /// The message that keeps the connection alive. The peer needn't answer it.
-    func ping(now: Instant) -> WebSocketMessage
+    func ping(now: Instant) -> TransportMessage
     /// The message that the peer answers if it is alive. The same as ``ping(now:)`` by default.
-    func probe(now: Instant) -> WebSocketMessage
+    func probe(now: Instant) -> TransportMessage
     /// Returns the ending for a reason that the transport, a time limit or a call of `stop` determined. Called once for each of these ends,
     /// while the state is still the one before the end.
     func ending(for reason: CloseReason, now: Instant) -> Ending
@@ -52,7 +52,7 @@ package protocol ReconnectingSession: SessionMachine {
     /// A connection ended that the protocol opened in addition to the current one. Does nothing by default.
     mutating func additionalClosed(_ id: ConnectionID, _ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>)
     /// A ping or a probe was sent. Does nothing by default.
-    mutating func pinged(_ message: WebSocketMessage, now: Instant, _ effects: inout Effects<Self>)
+    mutating func pinged(_ message: TransportMessage, now: Instant, _ effects: inout Effects<Self>)
     /// The session was stopped after it had ended. Callers that started to wait in between need a result. Does nothing by default.
     mutating func stopWhileStopped(_ effects: inout Effects<Self>)
 }
@@ -144,13 +144,13 @@ extension ReconnectingSession {
 
     package func loss(afterFailedResume ending: Ending) -> Ending { ending }
 
-    package func probe(now: Instant) -> WebSocketMessage { self.ping(now: now) }
+    package func probe(now: Instant) -> TransportMessage { self.ping(now: now) }
 
     package mutating func resolved(_ reason: CloseReason, then next: NextAttempt, now: Instant, _ effects: inout Effects<Self>) {}
 
     package mutating func additionalClosed(_ id: ConnectionID, _ reason: CloseReason, now: Instant, _ effects: inout Effects<Self>) {}
 
-    package mutating func pinged(_ message: WebSocketMessage, now: Instant, _ effects: inout Effects<Self>) {}
+    package mutating func pinged(_ message: TransportMessage, now: Instant, _ effects: inout Effects<Self>) {}
 
     package mutating func stopWhileStopped(_ effects: inout Effects<Self>) {}
 
@@ -186,7 +186,7 @@ extension ReconnectingSession {
         }
     }
 
-    private mutating func send(_ message: WebSocketMessage, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+    private mutating func send(_ message: TransportMessage, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         effects.commands.append(.send(id, message))
         self.pinged(message, now: now, &effects)
     }

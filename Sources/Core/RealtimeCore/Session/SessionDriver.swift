@@ -7,7 +7,7 @@ public import RealtimeSystem
 /// no task. A connection retains the driver until it has ended, so the owner, such as a client, must call ``shutDown()`` when it is
 /// released.
 @usableFromInline
-package final class SessionDriver<Machine: SessionMachine>: HTTPConnectionEvents, PartialMessageEvents, TimerClient, EventSource,
+package final class SessionDriver<Machine: SessionMachine>: HTTPMessageEvents, PartialMessageEvents, TimerClient, EventSource,
     StandstillObserver
 {
     /// The environment of a driver. Several drivers may share it.
@@ -16,7 +16,7 @@ package final class SessionDriver<Machine: SessionMachine>: HTTPConnectionEvents
         ///
         /// The connection reports to the receiver of events. It may ask the driver for what its later requests need, but not in this call.
         package typealias Connect =
-            @Sendable (Machine.Request, ConnectionID, any WebSocketEvents, SessionDriver) -> any WebSocketConnection
+            @Sendable (Machine.Request, ConnectionID, any MessageEvents, SessionDriver) -> any MessageConnection
 
         /// Starts work, on any thread, and returns a closure that cancels it.
         ///
@@ -159,8 +159,8 @@ package final class SessionDriver<Machine: SessionMachine>: HTTPConnectionEvents
     ///
     /// - Throws: The error that `input` throws.
     @inlinable
-    package func send(_ input: (inout Machine) throws(Machine.Failure) -> (ConnectionID, WebSocketMessage)?) throws(Machine.Failure) {
-        let connection = try self.state.withLock { state throws(Machine.Failure) -> (any WebSocketConnection)? in
+    package func send(_ input: (inout Machine) throws(Machine.Failure) -> (ConnectionID, TransportMessage)?) throws(Machine.Failure) {
+        let connection = try self.state.withLock { state throws(Machine.Failure) -> (any MessageConnection)? in
             guard let (id, message) = try input(&state.machine) else { return nil }
             return state.connections.enqueue(message, on: id)
         }
@@ -324,7 +324,7 @@ package final class SessionDriver<Machine: SessionMachine>: HTTPConnectionEvents
     ///   - input: Steps the machine.
     ///   - intercepted: Changes the machine afterwards, if the driver's connections are intercepted.
     package func adopt(
-        _ connection: any WebSocketConnection, id: ConnectionID, _ input: (inout Machine, Instant, inout Effects<Machine>) -> Void,
+        _ connection: any MessageConnection, id: ConnectionID, _ input: (inout Machine, Instant, inout Effects<Machine>) -> Void,
         intercepted: (inout Machine, Instant) -> Void = { _, _ in }
     ) {
         self.run { state, now in
@@ -352,7 +352,7 @@ package final class SessionDriver<Machine: SessionMachine>: HTTPConnectionEvents
     }
 
     /// Returns the connection that the machine names, or `nil` if it has ended.
-    package func connection(_ id: (borrowing Machine) -> ConnectionID?) -> (any WebSocketConnection)? {
+    package func connection(_ id: (borrowing Machine) -> ConnectionID?) -> (any MessageConnection)? {
         self.state.withLock { state in id(state.machine).flatMap { state.connections[$0] } }
     }
 
@@ -428,7 +428,7 @@ package final class SessionDriver<Machine: SessionMachine>: HTTPConnectionEvents
         }
     }
 
-    package func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage]) {
+    package func unsent(_ id: ConnectionID, _ messages: [TransportMessage]) {
         self.run { state, now in
             state.connections.discount(messages)
             state.machine.unsent(id, messages, now: now, &state.effects)
@@ -685,7 +685,7 @@ package final class SessionDriver<Machine: SessionMachine>: HTTPConnectionEvents
     /// Removes a connection that has ended or is abandoned.
     private func remove(
         _ id: ConnectionID, _ state: inout State, _ now: Instant, _ actions: inout ActionsAfterUnlock
-    ) -> (any WebSocketConnection)? {
+    ) -> (any MessageConnection)? {
         state.interceptor?.ended(id)
         self.resumeReading(state.gate.removed(id, isReaderWaiting: state.isReaderWaiting), &state, now, &actions)
         return state.connections.remove(id)
@@ -757,33 +757,33 @@ extension SessionDriver.Dependencies where Machine.Request == Never {
     }
 
     private static func connect(
-        _ request: Never, _ id: ConnectionID, _ events: any WebSocketEvents, _ driver: SessionDriver<Machine>
-    ) -> any WebSocketConnection {}
+        _ request: Never, _ id: ConnectionID, _ events: any MessageEvents, _ driver: SessionDriver<Machine>
+    ) -> any MessageConnection {}
 }
 
 /// The connections of a driver and the messages sent on them. It isn't generic, so that it is compiled only once.
 @usableFromInline
 struct OpenConnections: Sendable {
-    private var connections = SmallDictionary<ConnectionID, any WebSocketConnection>()
+    private var connections = SmallDictionary<ConnectionID, any MessageConnection>()
     private(set) var messagesSent = 0
     private(set) var bytesSent = 0
     var unanswered = UnansweredMessages()
 
-    subscript(id: ConnectionID) -> (any WebSocketConnection)? {
+    subscript(id: ConnectionID) -> (any MessageConnection)? {
         get { self.connections[id] }
         set { self.connections[id] = newValue }
     }
 
-    mutating func remove(_ id: ConnectionID) -> (any WebSocketConnection)? { self.connections.removeValue(forKey: id) }
+    mutating func remove(_ id: ConnectionID) -> (any MessageConnection)? { self.connections.removeValue(forKey: id) }
 
     /// Forgets that messages were sent, which follow on another connection.
-    mutating func discount(_ messages: [WebSocketMessage]) {
+    mutating func discount(_ messages: [TransportMessage]) {
         self.messagesSent -= messages.count
         self.bytesSent -= messages.reduce(0) { $0 + $1.bytes.count }
     }
 
     /// Replaces the connections, in the order of their IDs.
-    mutating func replaceAll(_ replacement: (ConnectionID, any WebSocketConnection) -> any WebSocketConnection) {
+    mutating func replaceAll(_ replacement: (ConnectionID, any MessageConnection) -> any MessageConnection) {
         for (id, connection) in self.connections.entries.sorted(by: { $0.key < $1.key }) {
             self.connections[id] = replacement(id, connection)
         }
@@ -793,7 +793,7 @@ struct OpenConnections: Sendable {
     ///
     /// - Returns: The connection, to be flushed after the lock is released; `nil` if it has ended.
     @usableFromInline
-    mutating func enqueue(_ message: WebSocketMessage, on id: ConnectionID) -> (any WebSocketConnection)? {
+    mutating func enqueue(_ message: TransportMessage, on id: ConnectionID) -> (any MessageConnection)? {
         guard let connection = self.connections[id] else { return nil }
         self.messagesSent += 1
         self.bytesSent += message.bytes.count

@@ -22,7 +22,7 @@ package struct WorkID: Hashable, Comparable, Sendable {
 package struct Effects<Machine: SessionMachine>: Sendable {
     package enum Command: Sendable {
         case open(ConnectionID, Machine.Request)
-        case send(ConnectionID, WebSocketMessage)
+        case send(ConnectionID, TransportMessage)
         /// Send a close frame. Only the end of the connection is of interest from now on.
         case close(ConnectionID, CloseCode, reason: String)
         /// Drop the socket. Its events are ignored from now on.
@@ -153,7 +153,7 @@ package protocol SessionMachine: Sendable {
     /// Much output waits for a peer that reads slowly, or it has been sent. Does nothing by default.
     mutating func writing(_ id: ConnectionID, paused: Bool, now: Instant, _ effects: inout Effects<Self>)
     /// A connection that closes because another one replaces it has accepted messages that the other one sends. Does nothing by default.
-    mutating func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage], now: Instant, _ effects: inout Effects<Self>)
+    mutating func unsent(_ id: ConnectionID, _ messages: [TransportMessage], now: Instant, _ effects: inout Effects<Self>)
     /// A consumer that pauses reading has fallen far behind and doesn't catch up, while someone waits for the peer: perhaps the task that
     /// should read it. Does nothing by default.
     mutating func overflowed(_ consumer: ConsumerID, now: Instant, _ effects: inout Effects<Self>)
@@ -198,7 +198,7 @@ extension SessionMachine {
     package mutating func receivedPart(_ id: ConnectionID, byteCount: Int, now: Instant) {}
     package mutating func release(now: Instant, _ effects: inout Effects<Self>) { self.stop(now: now, &effects) }
     package mutating func writing(_ id: ConnectionID, paused: Bool, now: Instant, _ effects: inout Effects<Self>) {}
-    package mutating func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage], now: Instant, _ effects: inout Effects<Self>) {}
+    package mutating func unsent(_ id: ConnectionID, _ messages: [TransportMessage], now: Instant, _ effects: inout Effects<Self>) {}
     package mutating func answered(_ waiter: WaiterID, _ effects: inout Effects<Self>) {}
     package mutating func unanswered(_ waiter: WaiterID, _ effects: inout Effects<Self>) {}
     package mutating func overflowed(_ consumer: ConsumerID, now: Instant, _ effects: inout Effects<Self>) {}

@@ -86,7 +86,7 @@ extension WebSocketRequest: Redacting {
     }
 }
 
-extension WebSocketMessage: Redacting {
+extension TransportMessage: Redacting {
     package var visibleFields: [(name: String, value: Any?)] {
         [("kind", self.kind), ("bytes", Redacted.data(self.bytes.count))]
     }

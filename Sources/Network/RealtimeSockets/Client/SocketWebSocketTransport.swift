@@ -34,10 +34,10 @@ public struct SocketWebSocketTransport: WebSocketTransport {
     ///   - id: The ID that is passed to each event.
     ///   - events: The object that receives the events of the connection. They are delivered on the transport's thread, one at a time.
     /// - Returns: The new connection.
-    public func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any WebSocketConnection {
+    public func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any MessageEvents) -> any MessageConnection {
         SocketWebSocket(request, id: id, events: events, connector: self.connector)
     }
 
     /// The number of writes to the socket that a connection of this transport has made, for measurements.
-    package static func writes(of connection: any WebSocketConnection) -> Int { (connection as? SocketWebSocket)?.writes ?? 0 }
+    package static func writes(of connection: any MessageConnection) -> Int { (connection as? SocketWebSocket)?.writes ?? 0 }
 }

@@ -15,6 +15,6 @@
 @_exported public import struct RealtimeCore.TransportError
 @_exported public import enum RealtimeCore.UpgradeDecision
 @_exported public import class RealtimeCore.UpgradeResponder
-@_exported public import protocol RealtimeCore.WebSocketConnection
-@_exported public import protocol RealtimeCore.WebSocketEvents
-@_exported public import struct RealtimeCore.WebSocketMessage
+@_exported public import protocol RealtimeCore.MessageConnection
+@_exported public import protocol RealtimeCore.MessageEvents
+@_exported public import struct RealtimeCore.TransportMessage

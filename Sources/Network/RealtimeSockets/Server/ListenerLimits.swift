@@ -59,7 +59,7 @@ public struct ListenerLimits: Sendable, Hashable {
     public var stallTimeout = Duration.seconds(30)
     /// The number of unsent bytes above which a WebSocket is closed because its client reads too slowly. The default is 1 MiB.
     ///
-    /// The number includes the bytes that are being sent. A single message may be larger. Use `WebSocketEvents.writing(_:paused:)` to learn
+    /// The number includes the bytes that are being sent. A single message may be larger. Use `MessageEvents.writing(_:paused:)` to learn
     /// when to send less.
     ///
     /// The responses that a server sends while it handles a client's messages don't count. Instead, the listener stops reading from a

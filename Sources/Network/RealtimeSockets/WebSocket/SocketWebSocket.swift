@@ -9,12 +9,12 @@ import RealtimeCore
 /// ```
 /// ``ClientHandshake`` and ``WebSocketMachine`` make the decisions; this class connects them with the stream. The lock serializes
 /// senders, which may be on any thread, and the loop. The owner's events are called without the lock.
-final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
+final class SocketWebSocket: MessageConnection, StreamEvents, TimerClient {
     private enum Stage: Sendable { case idle, connecting, handshaking, open, ended }
 
     /// A call that the owner made before the WebSocket was open.
     private enum PendingSend: Sendable {
-        case message(WebSocketMessage)
+        case message(TransportMessage)
         case close(CloseCode, String)
     }
 
@@ -30,7 +30,7 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
     }
 
     private struct State: Sendable {
-        var events: (any WebSocketEvents)?
+        var events: (any MessageEvents)?
         var connectRequest: ConnectRequest?
         /// At most one. An array takes less memory than an optional when it is empty.
         var handshake: [ClientHandshake] = []
@@ -74,7 +74,7 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
 
     /// Creates a WebSocket of a client. It does nothing until ``open()``.
     init(
-        _ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents, connector: SocketConnector,
+        _ request: WebSocketRequest, id: ConnectionID, events: any MessageEvents, connector: SocketConnector,
         limits: OutputLimits = .client
     ) {
         self.id = id
@@ -108,7 +108,7 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
     /// - Parameters:
     ///   - events: The receiver of events.
     ///   - leftover: The bytes that were received with the request and follow it.
-    func start(_ events: any WebSocketEvents, leftover: UnsafeRawBufferPointer) {
+    func start(_ events: any MessageEvents, leftover: UnsafeRawBufferPointer) {
         let begins = self.state.withLock { state in
             guard state.stage == .handshaking else { return false }
             state.events = events
@@ -150,7 +150,7 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
         }
     }
 
-    func enqueue(_ message: WebSocketMessage) {
+    func enqueue(_ message: TransportMessage) {
         self.state.withLock { state in
             switch state.stage {
             case .idle, .connecting, .handshaking:
@@ -216,7 +216,7 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
         if self.receive(bytes) { return }
         var input = bytes
         do throws(TransportError) {
-            let opened = try self.state.withLock { state throws(TransportError) -> (HTTPResponseHead, (any WebSocketEvents)?)? in
+            let opened = try self.state.withLock { state throws(TransportError) -> (HTTPResponseHead, (any MessageEvents)?)? in
                 guard state.stage == .handshaking, !state.handshake.isEmpty else { return nil }
                 guard let head = try state.handshake[0].receive(&input) else { return nil }
                 state.handshake = []
@@ -236,7 +236,7 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
     }
 
     func backlogged(_ stream: SocketStream) {
-        let events = self.state.withLock { state -> (any WebSocketEvents)? in
+        let events = self.state.withLock { state -> (any MessageEvents)? in
             guard state.stage == .open else { return nil }
             _ = stream.takeProgress()
             state.backPressure.backlogged(now: self.loop.now, limits: self.limits)
@@ -247,7 +247,7 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
     }
 
     func drained(_ stream: SocketStream) {
-        let events = self.state.withLock { state -> (any WebSocketEvents)? in
+        let events = self.state.withLock { state -> (any MessageEvents)? in
             stream.enqueue { state.machine.drained(output: &$0) }
             let resumes = state.backPressure.drained()
             if resumes.reading { stream.resumeReading(.answers) }
@@ -323,13 +323,13 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
         self.scheduleTimer(state)
     }
 
-    private func send(_ message: WebSocketMessage, _ state: inout State) {
+    private func send(_ message: TransportMessage, _ state: inout State) {
         // Answers are limited by pausing reading: a client may send many requests and then read the answers.
         let isAnswer = self.loop.isOnLoop && self.delivery.value.isInProgress
         self.send(message, &state, isAnswer, limit: isAnswer ? .max : self.limits.backlogBytes + state.backPressure.answers)
     }
 
-    private func send(_ message: WebSocketMessage, _ state: inout State, _ isAnswer: Bool = false, limit: Int) {
+    private func send(_ message: TransportMessage, _ state: inout State, _ isAnswer: Bool = false, limit: Int) {
         let isContent = message.kind == .text || message.kind == .binary
         // Without a copy: a message to all clients takes its memory once.
         if message.bytes.count >= SocketStream.sharedSize, isContent, state.machine.role == .server {
@@ -379,10 +379,10 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
         defer { self.sharedBatch.putBack(&batch) }
         var (rest, budget, tookAll) = (bytes, self.sharedBatch.framesPerTurn(self.loop.turn), true)
         // Set if the bytes are only a part of a message.
-        var part: (any WebSocketEvents)?
+        var part: (any MessageEvents)?
         repeat {
             let frameLimit = self.delivery.value.begin(budget: budget)
-            let step = self.state.withLock { state -> (events: (any WebSocketEvents)?, result: FrameDecoder.DecodeResult)? in
+            let step = self.state.withLock { state -> (events: (any MessageEvents)?, result: FrameDecoder.DecodeResult)? in
                 guard state.stage == .open else { return nil }
                 let result = state.machine.receive(rest, frameLimit: frameLimit, into: &batch)
                 // Only pings need the stream's lock.
@@ -416,7 +416,7 @@ final class SocketWebSocket: WebSocketConnection, StreamEvents, TimerClient {
     ///
     /// - Returns: Whether the owner took all.
     private func deliver(
-        _ batch: borrowing MessageBatch, from start: Int, _ end: FrameDecoder.End?, to events: (any WebSocketEvents)?
+        _ batch: borrowing MessageBatch, from start: Int, _ end: FrameDecoder.End?, to events: (any MessageEvents)?
     ) -> Bool {
         let count = batch.entries.count
         var next = count

@@ -19,6 +19,6 @@
 @_exported public import class RealtimeCore.NetworkPathMonitor
 @_exported public import struct RealtimeCore.TransportError
 @_exported public import struct RealtimeCore.Transports
-@_exported public import struct RealtimeCore.WebSocketMessage
+@_exported public import struct RealtimeCore.TransportMessage
 // For `Transports.standard`.
 @_exported public import RealtimeTransports

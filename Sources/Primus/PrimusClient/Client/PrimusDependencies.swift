@@ -3,19 +3,19 @@ import RealtimeCore
 
 extension PrimusConfiguration {
     /// The environment of a driver: how to connect, and how to perform the session's work.
-    func dependencies(_ cookies: HTTPClient.Cookies) -> SessionDriver<PrimusSession>.Dependencies {
+    func dependencies(_ cookies: RedirectingHTTP.Cookies) -> SessionDriver<PrimusSession>.Dependencies {
         let (transports, trace) = (self.transports, self.httpConnectionTrace)
-        let http = HTTPClient(transports, cookies: cookies)
+        let http = RedirectingHTTP(transports, cookies: cookies)
         let log = self.log
         // The path of a request of SockJS contains the ID of the session, which gives access to its messages.
         let redacted = LogSink(minimumLevel: log.minimumLevel) { log.log($0, $1, PrimusFrameText.redactSockJSSession($2)) }
-        let environment = HTTPConnection.Environment(transports, cookies: cookies, log: redacted, subsystem: "primus")
-        let connect: @Sendable (PrimusRequest, ConnectionID, any WebSocketEvents) -> any WebSocketConnection = { request, id, events in
+        let environment = HTTPMessageConnection.Environment(transports, cookies: cookies, log: redacted, subsystem: "primus")
+        let connect: @Sendable (PrimusRequest, ConnectionID, any MessageEvents) -> any MessageConnection = { request, id, events in
             switch request.connection {
             case .webSocket(let request): return transports.webSocket.makeConnection(request, id: id, events: events)
             case .http(let rules):
-                guard let trace else { return HTTPConnection(rules, in: environment, id: id, events: events) }
-                let connection = HTTPConnection(rules, in: environment, id: id, events: TracedEvents(events, trace))
+                guard let trace else { return HTTPMessageConnection(rules, in: environment, id: id, events: events) }
+                let connection = HTTPMessageConnection(rules, in: environment, id: id, events: TracedEvents(events, trace))
                 return TracedConnection(connection, id, trace)
             }
         }

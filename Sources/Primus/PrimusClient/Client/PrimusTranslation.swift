@@ -18,7 +18,7 @@ struct PrimusTranslation: Sendable {
     /// Returns the messages for the session.
     ///
     /// - Throws: The error of the application's transformer.
-    func incoming(_ message: WebSocketMessage) throws -> [WebSocketMessage] {
+    func incoming(_ message: TransportMessage) throws -> [TransportMessage] {
         guard message.kind == .text || message.kind == .binary else { return [message] }
         let messages = try self.transformer.map { try $0.packets(in: message) } ?? [message]
         guard self.parser != nil else { return messages }
@@ -26,7 +26,7 @@ struct PrimusTranslation: Sendable {
     }
 
     /// Returns the message for the connection.
-    func outgoing(_ message: WebSocketMessage) -> WebSocketMessage {
+    func outgoing(_ message: TransportMessage) -> TransportMessage {
         guard message.kind == .text || message.kind == .binary else { return message }
         let translated = self.parser == nil ? message : self.replacingPackets(in: message, sentBy: .client) { self.encoded($0) }
         return self.transformer?.message(for: translated) ?? translated
@@ -34,14 +34,14 @@ struct PrimusTranslation: Sendable {
 
     /// Returns a message with other packets, or the same one if none changes.
     private func replacingPackets(
-        in message: WebSocketMessage, sentBy sender: PrimusFraming.Side, _ replacement: (WebSocketMessage) -> WebSocketMessage?
-    ) -> WebSocketMessage {
+        in message: TransportMessage, sentBy sender: PrimusFraming.Side, _ replacement: (TransportMessage) -> TransportMessage?
+    ) -> TransportMessage {
         let reader = self.framing.on(sender == .server ? .client : .server)
-        var (packets, isChanged) = ([WebSocketMessage](), false)
+        var (packets, isChanged) = ([TransportMessage](), false)
         message.bytes.withUnsafeBytes { bytes in
             reader.read(message.kind, bytes) { event in
                 guard case .packet(let kind, let bytes) = event else { return }
-                let packet = WebSocketMessage(kind, Array(bytes))
+                let packet = TransportMessage(kind, Array(bytes))
                 let new = replacement(packet)
                 isChanged = isChanged || new != nil
                 packets.append(new ?? packet)
@@ -52,13 +52,13 @@ struct PrimusTranslation: Sendable {
     }
 
     /// Returns a message of Primus in JSON; `nil` for another packet.
-    private func decoded(_ packet: WebSocketMessage) -> WebSocketMessage? {
+    private func decoded(_ packet: TransportMessage) -> TransportMessage? {
         guard let text = try? self.parser?.decode(packet).string, let message = PrimusProtocolMessage(text: text) else { return nil }
         return try? message.message(.json)
     }
 
     /// Returns a message of Primus in the encoding of the application; `nil` for another packet.
-    private func encoded(_ packet: WebSocketMessage) -> WebSocketMessage? {
+    private func encoded(_ packet: TransportMessage) -> TransportMessage? {
         let message = packet.bytes.withUnsafeBytes { PrimusProtocolMessage($0, packet.kind, .json) }
         return message.flatMap { try? self.parser?.encode(.string($0.text)) }
     }
@@ -77,22 +77,22 @@ extension PrimusFraming {
 
 /// A connection whose messages are translated before they are sent.
 final class PrimusTranslatedConnection: ConnectionDecorator {
-    let connection: any WebSocketConnection
+    let connection: any MessageConnection
     private let translation: PrimusTranslation
     private struct State: Sendable {
-        var messages: [WebSocketMessage] = []
+        var messages: [TransportMessage] = []
         var isFlushing = false
         /// The close that follows the messages which another thread translates.
         var close: (code: CloseCode, reason: String)?
     }
     private let state = Lock(State())
 
-    init(_ connection: any WebSocketConnection, _ translation: PrimusTranslation) {
+    init(_ connection: any MessageConnection, _ translation: PrimusTranslation) {
         (self.connection, self.translation) = (connection, translation)
     }
 
     // Called under the lock of the session, where the application's code must not run.
-    func enqueue(_ message: WebSocketMessage) { self.state.withLock { $0.messages.append(message) } }
+    func enqueue(_ message: TransportMessage) { self.state.withLock { $0.messages.append(message) } }
 
     func flush() {
         self.translate()
@@ -129,15 +129,15 @@ final class PrimusTranslatedConnection: ConnectionDecorator {
 }
 
 /// The receiver of a connection's events, which passes them on with translated messages.
-final class PrimusTranslatedEvents: HTTPConnectionEvents, PartialMessageEvents {
-    private let events: any WebSocketEvents
+final class PrimusTranslatedEvents: HTTPMessageEvents, PartialMessageEvents {
+    private let events: any MessageEvents
     private let translation: PrimusTranslation
-    private let reportUnreadable: @Sendable (ConnectionID, WebSocketMessage, any Error) -> Void
+    private let reportUnreadable: @Sendable (ConnectionID, TransportMessage, any Error) -> Void
 
     /// - Parameter reportUnreadable: Called with a message that the transformer can't read, between its neighbors.
     init(
-        _ events: any WebSocketEvents, _ translation: PrimusTranslation,
-        reportUnreadable: @escaping @Sendable (ConnectionID, WebSocketMessage, any Error) -> Void
+        _ events: any MessageEvents, _ translation: PrimusTranslation,
+        reportUnreadable: @escaping @Sendable (ConnectionID, TransportMessage, any Error) -> Void
     ) {
         (self.events, self.translation, self.reportUnreadable) = (events, translation, reportUnreadable)
     }
@@ -162,11 +162,11 @@ final class PrimusTranslatedEvents: HTTPConnectionEvents, PartialMessageEvents {
 
     func writing(_ id: ConnectionID, paused: Bool) { self.events.writing(id, paused: paused) }
 
-    func answered(_ id: ConnectionID, _ count: Int) { (self.events as? any HTTPConnectionEvents)?.answered(id, count) }
+    func answered(_ id: ConnectionID, _ count: Int) { (self.events as? any HTTPMessageEvents)?.answered(id, count) }
 
     /// The messages of Primus in the encoding of the application are encoded in the same way again.
-    func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage]) {
-        (self.events as? any HTTPConnectionEvents)?.unsent(id, messages)
+    func unsent(_ id: ConnectionID, _ messages: [TransportMessage]) {
+        (self.events as? any HTTPMessageEvents)?.unsent(id, messages)
     }
 
     func closed(_ id: ConnectionID, _ reason: CloseReason) { self.events.closed(id, reason) }

@@ -98,7 +98,7 @@ struct PluginCalls: Sendable {
 
     /// Returns a message as a value if it passes transforms.
     private static func content(
-        _ message: WebSocketMessage, _ coding: PrimusCoding, isTransformed: Bool
+        _ message: TransportMessage, _ coding: PrimusCoding, isTransformed: Bool
     ) throws(PrimusError) -> PrimusContent {
         guard isTransformed else { return .packet(message, coding) }
         do {
@@ -111,7 +111,7 @@ struct PluginCalls: Sendable {
     /// Encodes a packet, on a channel if there is one.
     static func message(
         _ packet: PrimusPluginPacket, _ address: MultiplexAddress?, _ coding: PrimusCoding
-    ) throws(PrimusError) -> WebSocketMessage {
+    ) throws(PrimusError) -> TransportMessage {
         let writer = PrimusPluginWriter(coding)
         do {
             guard let address else { return try writer.message(packet) }
@@ -147,7 +147,7 @@ struct PluginCalls: Sendable {
             }
             return
         }
-        let message: WebSocketMessage
+        let message: TransportMessage
         do {
             message = try Self.message(try packet(coding), address, coding)
         } catch let error as PrimusError {

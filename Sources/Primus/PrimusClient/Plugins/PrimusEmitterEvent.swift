@@ -147,7 +147,7 @@ public struct PrimusResponderRequest: Sendable {
 /// The answer to an event or a request, which is sent once.
 final class PluginAnswer: Sendable {
     /// Sends an answer on the connection on which the event arrived, unless it has ended.
-    typealias Send = @Sendable (WebSocketMessage, PrimusCoding, ConnectionID) throws -> Bool
+    typealias Send = @Sendable (TransportMessage, PrimusCoding, ConnectionID) throws -> Bool
 
     private let isSent = Lock(false)
     private let connection: ConnectionID

@@ -6,7 +6,7 @@ package import RealtimeCore
 /// Each packet arrives as the message that a WebSocket would carry, and is sent in the same form.
 ///
 /// Source: the protocol descriptions of engine.io, versions 3 and 4.
-package struct EngineIOPollingRules: HTTPConnectionRules {
+package struct EngineIOPollingRules: HTTPMessageConnectionRules {
     /// The reason for which a connection is closed whose session goes on over a WebSocket.
     package static let upgraded = "The session has moved to a WebSocket."
 
@@ -191,7 +191,7 @@ package struct EngineIOPollingRules: HTTPConnectionRules {
         TransportError(.protocolViolation, "The answer of \(self.address.endpoint) is one of version 3 of engine.io.")
     }
 
-    package mutating func sendingRequest(_ messages: ArraySlice<WebSocketMessage>) -> (request: HTTPRequest, count: Int) {
+    package mutating func sendingRequest(_ messages: ArraySlice<TransportMessage>) -> (request: HTTPRequest, count: Int) {
         // Polling has no ping frames. A server ignores this packet, and its answer shows that it is there.
         let noop = EngineIOPacket(.noop).webSocketMessage(self.version)
         let packets = messages.map { $0.kind == .ping || $0.kind == .pong ? noop : $0 }

@@ -6,7 +6,7 @@ package struct PrimusRequest: Sendable {
     /// How the connection reaches the server.
     package enum Connection: Sendable {
         case webSocket(WebSocketRequest)
-        case http(any HTTPConnectionRules)
+        case http(any HTTPMessageConnectionRules)
     }
 
     package var connection: Connection
@@ -91,7 +91,7 @@ extension PrimusPrepared: Redacting {
 /// A message to send, before it has a place in the order of messages.
 package enum PrimusContent: Sendable {
     /// A packet, and the parser that has written it.
-    case packet(WebSocketMessage, PrimusCoding)
+    case packet(TransportMessage, PrimusCoding)
     /// A value, whose parser isn't known yet.
     case value(PrimusValue)
 

@@ -123,7 +123,7 @@ extension PrimusSession {
 
     // Mutating, as calling another method of an `inout` value copies it, which costs more than reading a message.
     mutating func trace(
-        _ direction: TracedFrame.Direction, _ kind: WebSocketMessage.Kind, _ bytes: @autoclosure () -> ArraySlice<UInt8>,
+        _ direction: TracedFrame.Direction, _ kind: TransportMessage.Kind, _ bytes: @autoclosure () -> ArraySlice<UInt8>,
         _ effects: inout Effects<Self>
     ) {
         guard !effects.routes.isEmpty(self.frames) else { return }
@@ -219,7 +219,7 @@ extension PrimusSession {
 
 /// The texts of messages in a trace.
 package enum PrimusFrameText {
-    package static func text(_ kind: WebSocketMessage.Kind, _ bytes: ArraySlice<UInt8>) -> String {
+    package static func text(_ kind: TransportMessage.Kind, _ bytes: ArraySlice<UInt8>) -> String {
         switch kind {
         case .text: TracedFrame.excerpt(of: Self.redactSID(String(decoding: bytes, as: UTF8.self)), byteCount: bytes.count)
         case .binary: "<\(bytes.count) bytes>"

@@ -64,28 +64,28 @@ extension PrimusSession {
         return limit
     }
 
-    package func ping(now: Instant) -> WebSocketMessage {
+    package func ping(now: Instant) -> TransportMessage {
         switch self.attempt.dialect.heartbeat {
         case .clientPings? where !self.hasReceivedServerPing: return self.framed(.ping(self.timestamp(now)))
         case nil where !self.hasReceivedServerPing: return self.framed(.idRequest)
         default: break
         }
         if case .engineIO(.v3, _) = self.attempt.framing, let ping = self.attempt.framing.ping() { return ping }
-        return WebSocketMessage(.ping, [])
+        return TransportMessage(.ping, [])
     }
 
-    package func probe(now: Instant) -> WebSocketMessage {
+    package func probe(now: Instant) -> TransportMessage {
         if case .clientPings? = self.attempt.dialect.heartbeat { return self.ping(now: now) }
         if self.attempt.dialect.heartbeat == nil { return self.framed(.idRequest) }
         if case .engineIO(.v3, _) = self.attempt.framing, let ping = self.attempt.framing.ping() { return ping }
         // Each WebSocket answers a ping frame.
-        return WebSocketMessage(.ping, [])
+        return TransportMessage(.ping, [])
     }
 
     /// The milliseconds since 1970, as in the pings of Primus' own clients.
     private func timestamp(_ now: Instant) -> String { "\(self.epoch + now.nanoseconds / 1_000_000)" }
 
-    package mutating func pinged(_ message: WebSocketMessage, now: Instant, _ effects: inout Effects<Self>) {
+    package mutating func pinged(_ message: TransportMessage, now: Instant, _ effects: inout Effects<Self>) {
         self.pingSentAt = now
         if case .clientPings? = self.attempt.dialect.heartbeat, !self.hasReceivedServerPing, message.kind != .ping {
             let text = self.timestamp(now)
@@ -99,11 +99,11 @@ extension PrimusSession {
     }
 
     /// The message that accompanies the question for the ID, to a server whose heartbeat isn't known.
-    private var secondPing: WebSocketMessage {
+    private var secondPing: TransportMessage {
         // The server may be one that counts nothing but pings of engine.io as life.
         if case .engineIO(.v3, _) = self.attempt.framing, let ping = self.attempt.framing.ping() { return ping }
         // Primus 1 doesn't answer the question, but each WebSocket answers a ping frame, and each server over HTTP the request in its place.
-        return WebSocketMessage(.ping, [])
+        return TransportMessage(.ping, [])
     }
 
     /// Measures the round-trip time with the answer to a ping.

@@ -74,7 +74,7 @@ extension PrimusSession {
 
     /// Ignores a message that the transformer of the application can't read.
     package mutating func received(
-        unreadable message: WebSocketMessage, _ error: any Error, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+        unreadable message: TransportMessage, _ error: any Error, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
     ) {
         guard self.connection.received(id, now: now), self.drain == nil else { return }
         if self.connection.connected == nil { self.becomeOpen(id, now: now, &effects) }
@@ -164,19 +164,19 @@ extension PrimusSession {
     }
 
     private mutating func received(
-        _ kind: WebSocketMessage.Kind, _ bytes: UnsafeRawBufferPointer, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+        _ kind: TransportMessage.Kind, _ bytes: UnsafeRawBufferPointer, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
     ) {
-        if !effects.routes.isEmpty(self.traces) { self.trace(.incomingData(WebSocketMessage(kind, Array(bytes))), &effects) }
+        if !effects.routes.isEmpty(self.traces) { self.trace(.incomingData(TransportMessage(kind, Array(bytes))), &effects) }
         if let message = PrimusProtocolMessage(bytes, kind, self.protocolCoding) {
             return self.received(message, on: id, now: now, &effects)
         }
         if !effects.routes.isEmpty(self.untransformed) {
-            let message = PrimusMessage(WebSocketMessage(kind, Array(bytes)), self.coding ?? .json)
+            let message = PrimusMessage(TransportMessage(kind, Array(bytes)), self.coding ?? .json)
             return effects.deliver(.untransformed(self.incoming.begin(message, on: id)), on: self.untransformed)
         }
         if !self.plugins.isEmpty, self.receivedByPlugin(bytes, kind, on: id, now: now, &effects) { return }
         if !effects.routes.isEmpty(self.messages) {
-            effects.deliver(.message(PrimusMessage(WebSocketMessage(kind, Array(bytes)), self.coding ?? .json)), on: self.messages)
+            effects.deliver(.message(PrimusMessage(TransportMessage(kind, Array(bytes)), self.coding ?? .json)), on: self.messages)
         } else {
             self.ignore("a message, because there is no consumer of messages", &effects)
         }
@@ -248,14 +248,14 @@ extension PrimusSession {
     // MARK: Sending
 
     /// Returns a message of Primus itself as a message of the connection.
-    func framed(_ message: PrimusProtocolMessage) -> WebSocketMessage {
+    func framed(_ message: PrimusProtocolMessage) -> TransportMessage {
         // The parsers of Primus encode each string.
         let packet = (try? message.message(self.protocolCoding)) ?? .text("\"\(message.text)\"")
         return self.framed(packet)
     }
 
     /// Returns a packet as a message of the connection.
-    func framed(_ packet: WebSocketMessage) -> WebSocketMessage {
+    func framed(_ packet: TransportMessage) -> TransportMessage {
         var packet = packet
         // SockJS carries text only.
         if packet.kind == .binary, self.attempt.dialect.transformer == .sockjs, self.coding == .json {
@@ -266,13 +266,13 @@ extension PrimusSession {
     }
 
     /// Sends a packet now.
-    package mutating func send(packet: WebSocketMessage, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+    package mutating func send(packet: TransportMessage, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         self.trace(.outgoingData(packet), &effects)
         self.send(self.framed(packet), on: id, now: now, &effects)
     }
 
     /// Sends a message, and delivers it to the consumers of messages.
-    mutating func send(_ message: WebSocketMessage, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+    mutating func send(_ message: TransportMessage, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         if case .moving(var moving) = self.upgrade {
             moving.held.append(message)
             return self.upgrade = .moving(moving)

@@ -10,7 +10,7 @@ extension PrimusSession {
     ///
     /// - Returns: Whether it does; otherwise, it is a message.
     mutating func receivedByPlugin(
-        _ bytes: UnsafeRawBufferPointer, _ kind: WebSocketMessage.Kind, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+        _ bytes: UnsafeRawBufferPointer, _ kind: TransportMessage.Kind, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
     ) -> Bool {
         guard let coding = self.coding else { return false }
         // The code of the application isn't called under a lock. Its packets arrive as values.
@@ -169,7 +169,7 @@ extension PrimusSession {
 
     /// Sends a packet that doesn't wait in the queue.
     private mutating func send(
-        _ message: WebSocketMessage, _ coding: PrimusCoding, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+        _ message: TransportMessage, _ coding: PrimusCoding, on id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
     ) {
         do throws(PrimusError) {
             try self.send(.packet(message, coding), on: id, now: now, &effects)

@@ -26,9 +26,9 @@ extension PrimusSession {
     /// The messages for the WebSocket after the move, in the order of their kinds. Others wait in the queue.
     struct Moving: Sendable {
         /// The messages that the polling has accepted and not sent.
-        var unsent: [WebSocketMessage] = []
+        var unsent: [TransportMessage] = []
         /// The packets of heartbeats and plugins.
-        var held: [WebSocketMessage] = []
+        var held: [TransportMessage] = []
         /// How many messages at the beginning of the queue its limit doesn't count, and their bytes: those that the connection would have taken.
         var exempt = (count: 0, bytes: 0)
     }
@@ -113,7 +113,7 @@ extension PrimusSession {
         }
     }
 
-    package mutating func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage], now: Instant, _ effects: inout Effects<Self>) {
+    package mutating func unsent(_ id: ConnectionID, _ messages: [TransportMessage], now: Instant, _ effects: inout Effects<Self>) {
         guard id == self.movedConnection, case .moving(var moving) = self.upgrade else { return }
         moving.unsent += messages
         self.upgrade = .moving(moving)

@@ -18,8 +18,8 @@ extension PrimusSession {
     /// - Returns: The connection and the message; `nil` if the packet must take the other path.
     /// - Throws: ``PrimusError/Code/messageTooLarge``.
     package mutating func direct(
-        _ packet: WebSocketMessage, _ coding: PrimusCoding, awaitsAnswer: Bool, now: Instant
-    ) throws(PrimusError) -> (ConnectionID, WebSocketMessage)? {
+        _ packet: TransportMessage, _ coding: PrimusCoding, awaitsAnswer: Bool, now: Instant
+    ) throws(PrimusError) -> (ConnectionID, TransportMessage)? {
         if awaitsAnswer, self.isOverHTTP { return nil }
         guard let id = self.writableConnection, !self.sendsWithEffects, !self.mayTransformOutgoing, coding == self.coding else {
             return nil
@@ -30,7 +30,7 @@ extension PrimusSession {
     }
 
     /// Returns a packet as a message of the connection, if that can carry it.
-    private func checked(_ packet: WebSocketMessage) throws(PrimusError) -> WebSocketMessage {
+    private func checked(_ packet: TransportMessage) throws(PrimusError) -> TransportMessage {
         if packet.kind == .binary, self.attempt.dialect.transformer == .sockjs, self.coding != .json {
             let message = "SockJS carries text only, and the parser has encoded the message as bytes. Use a parser that encodes as text."
             throw PrimusError(.encodingFailed, message)
@@ -174,7 +174,7 @@ extension PrimusSession {
         if let failure = self.answerCallers.takeFailure(waiter, else: other) { effects.resume(waiter, .failure(failure)) }
     }
 
-    private func packet(_ content: PrimusContent) throws(PrimusError) -> WebSocketMessage {
+    private func packet(_ content: PrimusContent) throws(PrimusError) -> TransportMessage {
         let coding = self.coding ?? .json
         do {
             switch content {

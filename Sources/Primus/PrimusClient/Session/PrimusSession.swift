@@ -178,7 +178,7 @@ package struct PrimusSession: ConfigurableSession {
     var attempt: Attempt
     var knowledge = Knowledge()
     /// The cookies of the server, for all attempts.
-    package let cookies = HTTPClient.Cookies()
+    package let cookies = RedirectingHTTP.Cookies()
     /// The encoding of packets; `nil` until it is known.
     package internal(set) var coding: PrimusCoding?
     var retries = RetrySeries(endsWith: .anyConnection)
@@ -500,7 +500,7 @@ package struct PrimusSession: ConfigurableSession {
     /// Pings a server that doesn't speak first. The connection is open when it says anything: some proxies accept a WebSocket and pass nothing on,
     /// and all messages that wait would be lost.
     private mutating func pingFirst(_ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
-        let ping = WebSocketMessage(.ping, [])
+        let ping = TransportMessage(.ping, [])
         effects.commands.append(.send(id, ping))
         self.trace(.sent, ping.kind, ping.bytes[...], &effects)
         self.attempt.questionDeadline = now.advanced(by: Self.questionDelay)

@@ -7,7 +7,7 @@ package import RealtimeCore
 /// Each frame arrives as the message that a WebSocket would carry, and messages are sent in the same form.
 ///
 /// Source: the protocol description of SockJS 0.3.3.
-package struct SockJSPollingRules: HTTPConnectionRules {
+package struct SockJSPollingRules: HTTPMessageConnectionRules {
     private let receiving: Endpoint
     private let sending: Endpoint
     private let headers: HTTPHeaders
@@ -115,7 +115,7 @@ package struct SockJSPollingRules: HTTPConnectionRules {
         return self.isClosed ? .end(.transport(TransportError(.closed, "The server ended the session."))) : .proceed
     }
 
-    package func sendingRequest(_ messages: ArraySlice<WebSocketMessage>) -> (request: HTTPRequest, count: Int) {
+    package func sendingRequest(_ messages: ArraySlice<TransportMessage>) -> (request: HTTPRequest, count: Int) {
         var (arrays, size, count) = ([ArraySlice<UInt8>](), 0, 0)
         for message in messages {
             // A later message that is smaller must not overtake this one.

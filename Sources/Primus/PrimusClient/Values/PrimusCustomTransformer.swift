@@ -17,10 +17,10 @@ public protocol PrimusCustomTransformer: Sendable {
     ///
     /// - Throws: An error if the message isn't valid. The message is ignored then, and the client reports an error with the code
     ///   ``PrimusError/Code/invalidMessage`` and this error as its cause; the connection remains.
-    func packets(in message: WebSocketMessage) throws -> [WebSocketMessage]
+    func packets(in message: TransportMessage) throws -> [TransportMessage]
 
     /// Returns the message that carries a packet.
-    func message(for packet: WebSocketMessage) -> WebSocketMessage
+    func message(for packet: TransportMessage) -> TransportMessage
 }
 
 extension PrimusCustomTransformer {

@@ -11,12 +11,12 @@ public import RealtimeCore
 /// Decoding takes place in your task, each time you ask.
 public struct PrimusMessage: Sendable {
     /// The packet as it was received.
-    public let raw: WebSocketMessage
+    public let raw: TransportMessage
     /// The value of a message that a transform has rewritten.
     private let transformed: PrimusValue?
     package let coding: PrimusCoding
 
-    package init(_ raw: WebSocketMessage, _ coding: PrimusCoding, transformed: PrimusValue? = nil) {
+    package init(_ raw: TransportMessage, _ coding: PrimusCoding, transformed: PrimusValue? = nil) {
         (self.raw, self.coding, self.transformed) = (raw, coding, transformed)
     }
 

@@ -108,9 +108,9 @@ package enum PrimusTrace: Hashable, Sendable {
     case outgoingOpen, outgoingReconnect, outgoingEnd, outgoingURL, incomingOpen, incomingEnd
     case incomingError(PrimusError)
     case incomingPing(String), outgoingPong(String), incomingPong(String), outgoingPing(String), incomingID(String)
-    case outgoingData(WebSocketMessage)
+    case outgoingData(TransportMessage)
     /// A packet that was received. For data, the ``PrimusEvent/message(_:)`` follows.
-    case incomingData(WebSocketMessage)
+    case incomingData(TransportMessage)
     case readyStateChange(ReadyState)
     case open, close, end
     case error(PrimusError)

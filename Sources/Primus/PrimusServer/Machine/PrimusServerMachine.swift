@@ -210,7 +210,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
 
     /// A part of a message that has been copied.
     private enum FramingEvent {
-        case packet(WebSocketMessage)
+        case packet(TransportMessage)
         case ping(String)
         case pong
         case invalid(String)
@@ -219,7 +219,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
 
         init(_ event: PrimusFraming.Event) {
             switch event {
-            case .packet(let kind, let bytes): self = .packet(WebSocketMessage(kind, Array(bytes)))
+            case .packet(let kind, let bytes): self = .packet(TransportMessage(kind, Array(bytes)))
             case .ping(let text): self = .ping(text)
             case .pong: self = .pong
             case .invalid(let problem): self = .invalid(problem)
@@ -254,7 +254,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         self.close(id, isOverHTTP ? .protocolError : .normal, isOverHTTP ? problem : "", problem: problem, &effects)
     }
 
-    private mutating func received(_ id: ConnectionID, _ packet: WebSocketMessage, now: Instant, _ effects: inout Effects<Self>) {
+    private mutating func received(_ id: ConnectionID, _ packet: TransportMessage, now: Instant, _ effects: inout Effects<Self>) {
         guard let connection = self.connections[id] else { return }
         self.deliver(.received(id: connection.id, packet), &effects)
         if self.configuration.version == .v6 {
@@ -510,11 +510,11 @@ struct PrimusServerMachine: EmbeddedServerMachine {
             guard !hasPong || self.connections.update(id, { $0.transportPong.expect(stoodStill: stoodStill) }) == true else {
                 let frame = SockJSFrame.close(code: SockJSCloseCode.goAway.rawValue, reason: "No response from heartbeat")
                 return self.close(
-                    id, .normal, "", closing: WebSocketMessage(.text, frame.bytes),
+                    id, .normal, "", closing: TransportMessage(.text, frame.bytes),
                     problem: "The client didn't answer a ping of SockJS.", &effects)
             }
             // A ping frame over a WebSocket, which the client answers, and a frame of SockJS over HTTP.
-            effects.commands.append(.send(id, WebSocketMessage(.ping, [])))
+            effects.commands.append(.send(id, TransportMessage(.ping, [])))
         }
         self.setSockJSTimer(id, now: now)
     }
@@ -561,19 +561,19 @@ struct PrimusServerMachine: EmbeddedServerMachine {
     ///
     /// - Returns: Whether the spark is open.
     @discardableResult
-    func write(_ packets: [WebSocketMessage], to spark: String, _ effects: inout Effects<Self>) -> Bool {
+    func write(_ packets: [TransportMessage], to spark: String, _ effects: inout Effects<Self>) -> Bool {
         guard let id = self.openConnection(spark) else { return false }
         for packet in packets { self.send(packet, to: id, &effects) }
         return true
     }
 
     /// Sends a packet to all sparks. Those with the same framing share its messages, which wait for clients that don't read.
-    func write(_ packet: WebSocketMessage, _ effects: inout Effects<Self>) {
+    func write(_ packet: TransportMessage, _ effects: inout Effects<Self>) {
         var framed: [Framed] = []
         for id in self.connections.ids {
             guard let connection = self.connections[id], connection.state == .open else { continue }
             let kind = FramingKind(connection)
-            let messages: [WebSocketMessage]
+            let messages: [TransportMessage]
             if let known = framed.first(where: { $0.kind == kind }) {
                 messages = known.messages
             } else {
@@ -603,16 +603,16 @@ struct PrimusServerMachine: EmbeddedServerMachine {
 
     private struct Framed {
         let kind: FramingKind
-        let messages: [WebSocketMessage]
+        let messages: [TransportMessage]
     }
 
-    private static func messages(_ packet: WebSocketMessage, for connection: Connection) -> [WebSocketMessage] {
+    private static func messages(_ packet: TransportMessage, for connection: Connection) -> [TransportMessage] {
         let messages = connection.framing.messages([packet])
         guard connection.needsText, case .engineIO(let version, _) = connection.framing else { return messages }
         return messages.map { EngineIOPayload.text($0, version) }
     }
 
-    private func send(_ packet: WebSocketMessage, to id: ConnectionID, _ effects: inout Effects<Self>) {
+    private func send(_ packet: TransportMessage, to id: ConnectionID, _ effects: inout Effects<Self>) {
         guard let connection = self.connections[id] else { return }
         for message in Self.messages(packet, for: connection) { effects.commands.append(.send(id, message)) }
     }
@@ -661,7 +661,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
     ///   - spark: The ID of the spark.
     ///   - last: A packet to send first.
     ///   - reconnects: Whether the client may reconnect.
-    mutating func end(_ spark: String, after last: WebSocketMessage?, reconnects: Bool, _ effects: inout Effects<Self>) {
+    mutating func end(_ spark: String, after last: TransportMessage?, reconnects: Bool, _ effects: inout Effects<Self>) {
         guard let id = self.openConnection(spark) else { return }
         if let last { self.send(last, to: id, &effects) }
         self.end(id, reconnects: reconnects, &effects)
@@ -673,7 +673,7 @@ struct PrimusServerMachine: EmbeddedServerMachine {
     }
 
     private mutating func close(
-        _ id: ConnectionID, _ code: CloseCode, _ reason: String, closing: WebSocketMessage? = nil, problem: String?,
+        _ id: ConnectionID, _ code: CloseCode, _ reason: String, closing: TransportMessage? = nil, problem: String?,
         _ effects: inout Effects<Self>
     ) {
         guard let connection = self.connections[id], connection.state != .ending else { return }
@@ -754,7 +754,7 @@ enum PrimusServerOutput: Sendable {
 enum PrimusSparkEvent: Sendable {
     case connected(PrimusSparkInfo)
     case disconnected(PrimusSparkInfo, CloseReason)
-    case message(PrimusSparkInfo, WebSocketMessage)
+    case message(PrimusSparkInfo, TransportMessage)
     case event(PrimusSparkInfo, MultiplexAddress?, String, PrimusArguments, acknowledgement: Int64?)
     case joined(PrimusSparkInfo, MultiplexAddress)
     case left(PrimusSparkInfo, MultiplexAddress)

@@ -6,7 +6,7 @@ import RealtimeEncoding
 /// A session of engine.io over polling, seen from the server, with the status codes and header fields of engine.io 6.
 ///
 /// Source: `polling.js` of engine.io 6.6, and the protocol descriptions of versions 3 and 4.
-struct EngineIOServedRules: HTTPServedConnectionRules {
+struct EngineIOServedRules: ServedHTTPMessagesRules {
     /// A client that doesn't poll doesn't answer pings, which ends the session.
     let orphanTimeout: Duration
     /// `closeTimeout` in `polling.js`.
@@ -47,7 +47,7 @@ struct EngineIOServedRules: HTTPServedConnectionRules {
             TransportError(.protocolViolation, "The client polled twice at the same time."))
     }
 
-    func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout SharedBody) -> Int {
+    func encode(_ messages: ArraySlice<TransportMessage>, into body: inout SharedBody) -> Int {
         // A client of version 3 that doesn't accept bytes has none among its messages. Source: `encodePayload` of engine.io-parser 2.2.
         let isBinary = messages.contains { $0.kind == .binary }
         if isBinary, self.version == .v3 { return EngineIOPayload.encode(messages, .bytes, into: &body) }
@@ -132,10 +132,10 @@ struct EngineIOPayloadDivider: MessageDivider {
         self.reader = EngineIOPayloadReader(version, limit: limit)
     }
 
-    func divides(_ kind: WebSocketMessage.Kind, byteCount: Int) -> Bool { true }
+    func divides(_ kind: TransportMessage.Kind, byteCount: Int) -> Bool { true }
 
     mutating func appendPart(
-        of kind: WebSocketMessage.Kind, _ bytes: UnsafeRawBufferPointer, from position: inout Int, to batch: inout MessageBatch
+        of kind: TransportMessage.Kind, _ bytes: UnsafeRawBufferPointer, from position: inout Int, to batch: inout MessageBatch
     ) -> CloseReason? {
         var problem: EngineIOError?
         do throws(EngineIOError) {

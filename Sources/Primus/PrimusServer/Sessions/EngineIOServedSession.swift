@@ -16,12 +16,12 @@ import RealtimeSystem
 /// answered the probe already, the client gets the end with its next poll or after its move, whichever comes first.
 ///
 /// Source: `maybeUpgrade` in `socket.js` of engine.io 6.6.
-final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient {
-    typealias Polling = HTTPServedConnection<EngineIOServedRules>
+final class EngineIOServedSession: ServedRequests, MessageEvents, TimerClient {
+    typealias Polling = ServedHTTPMessages<EngineIOServedRules>
 
     private struct Candidate {
         let id: ConnectionID
-        let connection: any WebSocketConnection
+        let connection: any MessageConnection
         /// Whether the client has sent its probe.
         var isProbed = false
         /// When a client is forgotten that doesn't move.
@@ -31,7 +31,7 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
     private enum State {
         case polling
         case probing(Candidate)
-        case webSocket(ConnectionID, any WebSocketConnection)
+        case webSocket(ConnectionID, any MessageConnection)
         case ended
     }
 
@@ -41,7 +41,7 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
     /// Reads the packets in the bodies.
     private let divided: DividedConnection
     /// That connection, or what also reports its packets.
-    private let outgoing: any WebSocketConnection
+    private let outgoing: any MessageConnection
     private let trace: ConnectionTrace?
     let version: EngineIOVersion
     private let time: any TimeSource
@@ -51,7 +51,7 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
     private struct Session {
         var state = State.polling
         /// Until the end of the session.
-        var events: (any WebSocketEvents)?
+        var events: (any MessageEvents)?
         var isReadingPaused = false
         /// Whether the owner was asked to pause writing.
         var isWritingPaused = false
@@ -87,7 +87,7 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
     }
 
     /// Reports the session as open, and its events from now on.
-    func start(_ events: any WebSocketEvents) {
+    func start(_ events: any MessageEvents) {
         self.session.withLock { $0.events = events }
         self.divided.start(self.trace.map { TracedEvents(self, $0) } ?? self)
         self.polling.start(self.divided)
@@ -104,7 +104,7 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
     }
 
     /// Takes a WebSocket to which the session may move. Another one is closed.
-    func upgrade(_ connection: any WebSocketConnection, id: ConnectionID) {
+    func upgrade(_ connection: any MessageConnection, id: ConnectionID) {
         let deadline = self.time.now.advanced(by: self.probeTimeout)
         let isTaken = self.session.withLock { session in
             guard case .polling = session.state, session.closing == nil else { return false }
@@ -155,11 +155,11 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
     // MARK: The owner
 
     /// The connection in use; `nil` after the end.
-    private var current: (any WebSocketConnection)? {
+    private var current: (any MessageConnection)? {
         self.session.withLock { self.connection($0.state) }
     }
 
-    private func connection(_ state: State) -> (any WebSocketConnection)? {
+    private func connection(_ state: State) -> (any MessageConnection)? {
         switch state {
         case .polling, .probing: self.outgoing
         case .webSocket(_, let connection): connection
@@ -169,7 +169,7 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
 
     func open() {}
 
-    func enqueue(_ message: WebSocketMessage) { self.session.withLock { self.connection($0.state)?.enqueue(message) } }
+    func enqueue(_ message: TransportMessage) { self.session.withLock { self.connection($0.state)?.enqueue(message) } }
 
     func flush() { self.current?.flush() }
 
@@ -188,7 +188,7 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
     }
 
     func close(_ code: CloseCode, reason: String) {
-        let (candidate, webSocket) = self.session.withLock { session -> ((any WebSocketConnection)?, (any WebSocketConnection)?) in
+        let (candidate, webSocket) = self.session.withLock { session -> ((any MessageConnection)?, (any MessageConnection)?) in
             switch session.state {
             case .ended: return (nil, nil)
             case .webSocket(_, let connection): return (nil, connection)
@@ -231,7 +231,7 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
     /// Takes the WebSocket to which the session may have moved, so that the session stays with polling.
     ///
     /// - Parameter id: The ID that it must have; `nil` for any.
-    private func takeCandidate(_ id: ConnectionID?, of session: inout Session) -> (any WebSocketConnection)? {
+    private func takeCandidate(_ id: ConnectionID?, of session: inout Session) -> (any MessageConnection)? {
         guard case .probing(let candidate) = session.state, id == nil || candidate.id == id else { return nil }
         session.state = .polling
         self.time.schedule(self, at: nil)
@@ -242,7 +242,7 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
 
     func opened(_ id: ConnectionID, head: HTTPResponseHead) { if id == self.id { self.events?.opened(id, head: head) } }
 
-    private var events: (any WebSocketEvents)? { self.session.withLock { $0.events } }
+    private var events: (any MessageEvents)? { self.session.withLock { $0.events } }
 
     /// Whether a connection is the one in use.
     private func isCurrent(_ id: ConnectionID) -> Bool {
@@ -265,7 +265,7 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
         for index in start..<batch.entries.count {
             let entry = batch.entries[index]
             if entry.kind == .ping || entry.kind == .pong { continue }
-            let message = WebSocketMessage(entry.kind, Array(batch.bytes[entry.range]))
+            let message = TransportMessage(entry.kind, Array(batch.bytes[entry.range]))
             self.candidateReceived(id, try? EngineIOPacket(message, self.version))
             // What follows belongs to the session.
             if self.isCurrent(id), index + 1 < batch.entries.count { return index + 1 }
@@ -277,7 +277,7 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
         switch packet?.kind {
         case .ping? where packet?.text == "probe":
             if self.ignoresProbes() { return }
-            let connection = self.session.withLock { session -> (any WebSocketConnection)? in
+            let connection = self.session.withLock { session -> (any MessageConnection)? in
                 guard case .probing(var candidate) = session.state, candidate.id == id else { return nil }
                 candidate.isProbed = true
                 session.state = .probing(candidate)
@@ -299,7 +299,7 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
     private func move(_ id: ConnectionID) {
         var closing: (code: CloseCode, reason: String)?
         var isIncomplete = false
-        let connection = self.session.withLock { session -> (any WebSocketConnection)? in
+        let connection = self.session.withLock { session -> (any MessageConnection)? in
             guard case .probing(let candidate) = session.state, candidate.id == id else { return nil }
             guard let unsent = self.polling.takeUnsent() else {
                 isIncomplete = true
@@ -324,7 +324,7 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
 
     func writing(_ id: ConnectionID, paused: Bool) {
         guard self.isCurrent(id) else { return }
-        let events = self.session.withLock { session -> (any WebSocketEvents)? in
+        let events = self.session.withLock { session -> (any MessageEvents)? in
             guard session.isWritingPaused != paused else { return nil }
             session.isWritingPaused = paused
             return session.events
@@ -333,7 +333,7 @@ final class EngineIOServedSession: ServedRequests, WebSocketEvents, TimerClient 
     }
 
     func closed(_ id: ConnectionID, _ reason: CloseReason) {
-        typealias End = (candidate: (any WebSocketConnection)?, events: (any WebSocketEvents)?)
+        typealias End = (candidate: (any MessageConnection)?, events: (any MessageEvents)?)
         let end = self.session.withLock { session -> End? in
             switch session.state {
             case .polling where id == self.id, .probing where id == self.id, .webSocket(id, _):

@@ -9,9 +9,9 @@ struct SessionEncodings: Sendable {
     private let texts = SharedEncoding()
 
     /// Returns a packet of engine.io 4 as text.
-    func text(_ packet: WebSocketMessage) -> WebSocketMessage {
+    func text(_ packet: TransportMessage) -> TransportMessage {
         guard packet.kind == .binary else { return packet }
-        return WebSocketMessage(.text, self.texts.encode(packet.bytes) { _ in EngineIOPayload.text(packet, .v4).bytes })
+        return TransportMessage(.text, self.texts.encode(packet.bytes) { _ in EngineIOPayload.text(packet, .v4).bytes })
     }
 
     func removeAll() {

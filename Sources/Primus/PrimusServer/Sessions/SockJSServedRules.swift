@@ -5,7 +5,7 @@ import RealtimeCore
 /// A session of SockJS over HTTP, seen from the server, with the status codes and header fields of sockjs-node.
 ///
 /// Source: `transport.js`, `trans-xhr.js` and `trans-eventsource.js` of sockjs-node 0.3.24, and the protocol description of SockJS 0.3.3.
-struct SockJSServedRules: HTTPServedConnectionRules {
+struct SockJSServedRules: ServedHTTPMessagesRules {
     let orphanTimeout: Duration
     /// The original has no other limit than that for clients that don't ask for messages.
     var closeTimeout: Duration { max(.seconds(5), self.orphanTimeout) }
@@ -63,7 +63,7 @@ struct SockJSServedRules: HTTPServedConnectionRules {
     private static let prelude = [UInt8](repeating: UInt8(ascii: "h"), count: 2048) + [Self.lineFeed]
     private static let eventPrelude = Array("\r\n".utf8)
 
-    func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout SharedBody) -> Int {
+    func encode(_ messages: ArraySlice<TransportMessage>, into body: inout SharedBody) -> Int {
         guard let first = messages.first else { return 0 }
         var frame = first.kind == .ping ? SockJSFrame.heartbeat.bytes : first.bytes
         var count = 1
@@ -89,7 +89,7 @@ struct SockJSServedRules: HTTPServedConnectionRules {
         return count
     }
 
-    private static func isArray(_ message: WebSocketMessage) -> Bool {
+    private static func isArray(_ message: TransportMessage) -> Bool {
         message.kind == .text && message.bytes.first == UInt8(ascii: "a")
     }
 

@@ -6,11 +6,11 @@ public struct PrimusServerMessage: Sendable {
     /// The client.
     public let spark: PrimusSpark
     /// The packet, before it was decoded.
-    public let packet: WebSocketMessage
+    public let packet: TransportMessage
     /// The value, if a transform of the application has seen it.
     private let transformed: PrimusValue?
 
-    init(_ spark: PrimusSpark, _ packet: WebSocketMessage, transformed: PrimusValue? = nil) {
+    init(_ spark: PrimusSpark, _ packet: TransportMessage, transformed: PrimusValue? = nil) {
         (self.spark, self.packet, self.transformed) = (spark, packet, transformed)
     }
 

@@ -170,7 +170,7 @@ final class PrimusSparkServer: Sendable {
     }
 
     /// Encodes a message; `nil` if a transform drops it.
-    func packet(_ value: some Encodable) throws -> WebSocketMessage? {
+    func packet(_ value: some Encodable) throws -> TransportMessage? {
         guard let transform = self.configuration.transformOutgoing else {
             if let value = value as? PrimusValue { return try self.coding.message(value, sendsBytes: false) }
             return try self.coding.message(encoding: value, sendsBytes: false)

@@ -9,7 +9,7 @@ public enum PrimusServerEvent: Sendable, Hashable {
     /// A client's connection ended.
     case disconnected(id: String, CloseReason)
     /// The server received a packet, before it is decoded. Packets on a silent connection aren't reported.
-    case received(id: String, WebSocketMessage)
+    case received(id: String, TransportMessage)
     /// The server couldn't process a packet, or ended a connection because of an error.
     case error(id: String, message: String)
 

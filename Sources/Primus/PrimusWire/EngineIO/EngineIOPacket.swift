@@ -24,7 +24,7 @@ package struct EngineIOPacket: Hashable, Sendable {
     package init(_ kind: Kind, _ text: String) { self.init(kind, Array(text.utf8)) }
 
     /// The packet of a message of the application.
-    package init(_ message: WebSocketMessage) { self.init(.message, message.bytes, isBinary: message.kind == .binary) }
+    package init(_ message: TransportMessage) { self.init(.message, message.bytes, isBinary: message.kind == .binary) }
 
     /// The text of a packet that isn't binary.
     package var text: String { String(decoding: self.bytes, as: UTF8.self) }
@@ -43,20 +43,20 @@ package struct EngineIOPacket: Hashable, Sendable {
     // MARK: WebSocket
 
     /// Returns the packet as a message of a WebSocket.
-    package func webSocketMessage(_ version: EngineIOVersion) -> WebSocketMessage {
+    package func webSocketMessage(_ version: EngineIOVersion) -> TransportMessage {
         guard self.isBinary else {
             var bytes: [UInt8] = []
             bytes.reserveCapacity(self.bytes.count + 1)
             self.append(to: &bytes)
-            return WebSocketMessage(.text, bytes)
+            return TransportMessage(.text, bytes)
         }
-        return WebSocketMessage(.binary, version == .v4 ? self.bytes : [self.kind.rawValue] + self.bytes)
+        return TransportMessage(.binary, version == .v4 ? self.bytes : [self.kind.rawValue] + self.bytes)
     }
 
     /// Parses a message of a WebSocket.
     ///
     /// - Throws: ``EngineIOError`` if it isn't a packet.
-    package init(_ message: WebSocketMessage, _ version: EngineIOVersion) throws(EngineIOError) {
+    package init(_ message: TransportMessage, _ version: EngineIOVersion) throws(EngineIOError) {
         let (kind, start) = try message.bytes.withUnsafeBufferPointer { bytes throws(EngineIOError) in
             try Self.header(UnsafeRawBufferPointer(bytes), message.kind, version)
         }
@@ -67,7 +67,7 @@ package struct EngineIOPacket: Hashable, Sendable {
     ///
     /// - Throws: ``EngineIOError`` if it isn't a packet.
     package static func kind(
-        ofMessage bytes: ArraySlice<UInt8>, _ messageKind: WebSocketMessage.Kind, _ version: EngineIOVersion
+        ofMessage bytes: ArraySlice<UInt8>, _ messageKind: TransportMessage.Kind, _ version: EngineIOVersion
     ) throws(EngineIOError) -> Kind {
         try bytes.withUnsafeBufferPointer { bytes throws(EngineIOError) in
             try Self.header(UnsafeRawBufferPointer(bytes), messageKind, version).0
@@ -76,7 +76,7 @@ package struct EngineIOPacket: Hashable, Sendable {
 
     /// Returns the kind of a packet in a message of a WebSocket, and the position of the rest.
     static func header(
-        _ bytes: UnsafeRawBufferPointer, _ messageKind: WebSocketMessage.Kind, _ version: EngineIOVersion
+        _ bytes: UnsafeRawBufferPointer, _ messageKind: TransportMessage.Kind, _ version: EngineIOVersion
     ) throws(EngineIOError) -> (Kind, start: Int) {
         if messageKind == .binary {
             if version == .v4 { return (.message, 0) }

@@ -22,7 +22,7 @@ package enum EngineIOPayload {
     ///   - limit: The maximum size of the body in bytes.
     /// - Returns: The body, and the number of packets in it.
     package static func encode(
-        _ packets: ArraySlice<WebSocketMessage>, _ format: EngineIOPayloadFormat, limit: Int = .max
+        _ packets: ArraySlice<TransportMessage>, _ format: EngineIOPayloadFormat, limit: Int = .max
     ) -> (body: [UInt8], count: Int) {
         var body: [UInt8] = []
         var count = 0
@@ -45,7 +45,7 @@ package enum EngineIOPayload {
     ///
     /// - Returns: The number of packets.
     package static func encode(
-        _ packets: ArraySlice<WebSocketMessage>, _ format: EngineIOPayloadFormat, into body: inout SharedBody
+        _ packets: ArraySlice<TransportMessage>, _ format: EngineIOPayloadFormat, into body: inout SharedBody
     ) -> Int {
         for (index, packet) in packets.enumerated() {
             let (prefix, content) = self.encode(packet, format, isFirst: index == 0)
@@ -57,7 +57,7 @@ package enum EngineIOPayload {
 
     /// Returns the bytes before a packet, and those of the packet.
     private static func encode(
-        _ packet: WebSocketMessage, _ format: EngineIOPayloadFormat, isFirst: Bool
+        _ packet: TransportMessage, _ format: EngineIOPayloadFormat, isFirst: Bool
     ) -> (prefix: [UInt8], content: [UInt8]) {
         switch format {
         case .separated: return (isFirst ? [] : [Self.separator], self.text(packet, .v4).bytes)
@@ -71,7 +71,7 @@ package enum EngineIOPayload {
     }
 
     /// The number of bytes that a packet takes in a body of text, without a separator. For version 3, it may be a little too large.
-    package static func size(of packet: WebSocketMessage, _ version: EngineIOVersion) -> Int {
+    package static func size(of packet: TransportMessage, _ version: EngineIOVersion) -> Int {
         let count = packet.bytes.count
         switch (version, packet.kind == .binary) {
         case (.v4, false): return count
@@ -83,7 +83,7 @@ package enum EngineIOPayload {
     }
 
     /// Returns a packet as a text message, with the bytes of a binary message in Base64, as over a WebSocket whose client asks for that.
-    package static func text(_ packet: WebSocketMessage, _ version: EngineIOVersion) -> WebSocketMessage {
+    package static func text(_ packet: TransportMessage, _ version: EngineIOVersion) -> TransportMessage {
         guard packet.kind == .binary else { return packet }
         var text = [Self.base64]
         if version == .v3, let kind = packet.bytes.first {
@@ -92,7 +92,7 @@ package enum EngineIOPayload {
         } else {
             Base64.append(packet.bytes, to: &text)
         }
-        return WebSocketMessage(.text, text)
+        return TransportMessage(.text, text)
     }
 
     /// Returns the bytes of a packet in Base64 as a binary message; `nil` if it isn't valid.
@@ -153,9 +153,9 @@ package struct EngineIOPayloadReader: Sendable {
         /// The first byte of a packet in bytes says whether it is text.
         case kind
         /// The digits of the length that were read, of which there may be none.
-        case length(WebSocketMessage.Kind, value: Int, digits: Int)
+        case length(TransportMessage.Kind, value: Int, digits: Int)
         /// The number of bytes that follow.
-        case bytes(WebSocketMessage.Kind, left: Int)
+        case bytes(TransportMessage.Kind, left: Int)
         /// The number of UTF-16 code units that follow.
         case units(left: Int)
 
@@ -314,7 +314,7 @@ package struct EngineIOPayloadReader: Sendable {
 
     /// Appends the packet that consists of what was kept and of bytes.
     private mutating func complete(
-        _ bytes: UnsafeRawBufferPointer, _ kind: WebSocketMessage.Kind, into batch: inout MessageBatch
+        _ bytes: UnsafeRawBufferPointer, _ kind: TransportMessage.Kind, into batch: inout MessageBatch
     ) throws(EngineIOError) {
         if self.partial.isEmpty {
             try self.check(bytes.count)
@@ -325,7 +325,7 @@ package struct EngineIOPayloadReader: Sendable {
         self.partial = []
     }
 
-    private func append(_ packet: UnsafeRawBufferPointer, _ kind: WebSocketMessage.Kind, to batch: inout MessageBatch) {
+    private func append(_ packet: UnsafeRawBufferPointer, _ kind: TransportMessage.Kind, to batch: inout MessageBatch) {
         // As the original, which ignores empty packets of version 3 alone.
         if packet.isEmpty, self.version == .v3 { return }
         if kind == .binary { return batch.append(.binary, Array(packet)) }

@@ -61,7 +61,7 @@ package enum PrimusCoding: Hashable, Sendable {
     var isTree: Bool { self.form == .tree }
 
     /// The kind of the messages that carry packets; `nil` if a parser of the application decides.
-    package var messageKind: WebSocketMessage.Kind? {
+    package var messageKind: TransportMessage.Kind? {
         switch self {
         case .json, .ejson: .text
         case .messagePack, .binary: .binary
@@ -141,7 +141,7 @@ extension PrimusCoding {
     /// Decodes a packet. In JSON and EJSON, a binary message isn't decoded, but is the value itself, as in Primus.
     ///
     /// - Throws: `PrimusParserError`, or the error of the application's parser.
-    package func value(of message: WebSocketMessage, limits: CodingLimits = CodingLimits()) throws -> PrimusValue {
+    package func value(of message: TransportMessage, limits: CodingLimits = CodingLimits()) throws -> PrimusValue {
         switch self {
         case .json, .ejson: message.kind == .text ? try self.value(message.bytes, limits: limits) : .bytes(message.bytes)
         case .messagePack, .binary:
@@ -194,7 +194,7 @@ extension PrimusCoding {
     ///
     /// - Throws: `DecodingError`, `PrimusParserError`, or the error of the type's own `init(from:)`.
     package func decode<Value: Decodable>(
-        _ type: Value.Type, of message: WebSocketMessage, limits: CodingLimits = CodingLimits()
+        _ type: Value.Type, of message: TransportMessage, limits: CodingLimits = CodingLimits()
     ) throws -> Value {
         switch (self, message.kind) {
         case (.json, .text), (.ejson, .text), (.messagePack, .binary), (.binary, .binary):
@@ -261,7 +261,7 @@ extension PrimusCoding {
     ///   - sendsBytes: Whether the parser `json` sends bytes as a binary message, which a server receives as a buffer. Otherwise, they have the
     ///     form of a buffer in JSON, which SockJS requires.
     /// - Throws: `PrimusParserError`, or the error of the application's parser.
-    package func message(_ value: PrimusValue, sendsBytes: Bool = true) throws -> WebSocketMessage {
+    package func message(_ value: PrimusValue, sendsBytes: Bool = true) throws -> TransportMessage {
         if case .custom(let custom) = self {
             let message = try custom.parser.encode(value)
             switch message.kind {
@@ -272,7 +272,7 @@ extension PrimusCoding {
             }
         }
         if sendsBytes, self == .json, case .bytes(let bytes) = value { return .binary(bytes) }
-        return WebSocketMessage(self.messageKind ?? .binary, try self.encode(value))
+        return TransportMessage(self.messageKind ?? .binary, try self.encode(value))
     }
 
     /// Returns bytes as the parser `json` writes them where a binary message isn't possible.
@@ -286,7 +286,7 @@ extension PrimusCoding {
     ///   - value: The value.
     ///   - sendsBytes: Whether the parser `json` sends a `Data` as a binary message; see ``message(_:sendsBytes:)``.
     /// - Throws: `EncodingError`, `PrimusParserError`, or the error of the value's own `encode(to:)`.
-    package func message<Value: Encodable>(encoding value: Value, sendsBytes: Bool = true) throws -> WebSocketMessage {
+    package func message<Value: Encodable>(encoding value: Value, sendsBytes: Bool = true) throws -> TransportMessage {
         if self.isTree || Value.self == PrimusValue.self {
             return try self.message(PrimusValue(encoding: value), sendsBytes: sendsBytes)
         }
@@ -299,7 +299,7 @@ extension PrimusCoding {
         {
             return .binary(data)
         }
-        return WebSocketMessage(self.messageKind ?? .binary, bytes)
+        return TransportMessage(self.messageKind ?? .binary, bytes)
     }
 
     /// Appends a value of the application. In JSON and MessagePack, it is encoded without a tree.

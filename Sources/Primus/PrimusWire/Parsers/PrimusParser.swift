@@ -7,8 +7,8 @@ public import RealtimeCore
 /// ```swift
 /// struct Lines: PrimusParser {
 ///     let name = "lines"
-///     func encode(_ value: PrimusValue) throws -> WebSocketMessage { .text(value.string ?? "") }
-///     func decode(_ packet: WebSocketMessage) throws -> PrimusValue { .string(String(decoding: packet.bytes, as: UTF8.self)) }
+///     func encode(_ value: PrimusValue) throws -> TransportMessage { .text(value.string ?? "") }
+///     func decode(_ packet: TransportMessage) throws -> PrimusValue { .string(String(decoding: packet.bytes, as: UTF8.self)) }
 /// }
 /// ```
 public protocol PrimusParser: Sendable {
@@ -20,13 +20,13 @@ public protocol PrimusParser: Sendable {
     ///
     /// - Parameter value: The value.
     /// - Throws: An error if the parser can't carry the value.
-    func encode(_ value: PrimusValue) throws -> WebSocketMessage
+    func encode(_ value: PrimusValue) throws -> TransportMessage
 
     /// Decodes a packet.
     ///
     /// - Parameter packet: A text or binary message. Text is valid UTF-8.
     /// - Throws: An error if the packet isn't valid. It is reported, and the packet skipped.
-    func decode(_ packet: WebSocketMessage) throws -> PrimusValue
+    func decode(_ packet: TransportMessage) throws -> PrimusValue
 }
 
 /// The parsers that a server can name.

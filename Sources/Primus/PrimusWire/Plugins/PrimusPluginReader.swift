@@ -35,13 +35,13 @@ package struct PrimusPluginReader: Sendable {
     /// - Parameters:
     ///   - bytes: The bytes of the message; valid UTF-8 in JSON and EJSON.
     ///   - kind: The kind of the message.
-    package func read(_ bytes: UnsafeRawBufferPointer, _ kind: WebSocketMessage.Kind) -> Output {
+    package func read(_ bytes: UnsafeRawBufferPointer, _ kind: TransportMessage.Kind) -> Output {
         guard !self.plugins.isEmpty else { return .none }
         switch self.coding.form {
         case .json: return kind == .text ? self.readJSON(bytes) : .none
         case .messagePack: return self.readMessagePack(bytes)
         case .tree:
-            guard let value = try? self.coding.value(of: WebSocketMessage(kind, Array(bytes))) else { return .none }
+            guard let value = try? self.coding.value(of: TransportMessage(kind, Array(bytes))) else { return .none }
             return self.read(value)
         }
     }

@@ -11,16 +11,16 @@ package struct PrimusPluginWriter: Sendable {
     ///
     /// - Parameter packet: The packet. Its values must be in the same encoding.
     /// - Throws: The error of the parser for a value that it can't represent, which only a parser of the application does.
-    package func message(_ packet: PrimusPluginPacket) throws -> WebSocketMessage {
+    package func message(_ packet: PrimusPluginPacket) throws -> TransportMessage {
         switch self.coding.form {
         case .json:
             var bytes: [UInt8] = []
             JSONPluginWriter.append(packet, to: &bytes)
-            return WebSocketMessage(.text, bytes)
+            return TransportMessage(.text, bytes)
         case .messagePack:
             var writer = MessagePackWriter()
             MessagePackPluginWriter.append(packet, to: &writer)
-            return WebSocketMessage(.binary, writer.bytes)
+            return TransportMessage(.binary, writer.bytes)
         case .tree: return try self.coding.message(TreePluginWriter.value(packet))
         }
     }

@@ -16,7 +16,7 @@ package enum PrimusFraming: Hashable, Sendable {
     /// A part of a received message.
     package enum Event {
         /// A packet of Primus. The memory is valid during the call.
-        case packet(WebSocketMessage.Kind, UnsafeRawBufferPointer)
+        case packet(TransportMessage.Kind, UnsafeRawBufferPointer)
         /// The server has opened the session.
         case opened(EngineIOHandshake?)
         /// A ping of engine.io, which the receiver answers with ``PrimusFraming/pong(_:)``, or a heartbeat of SockJS, which needs no answer.
@@ -45,7 +45,7 @@ package enum PrimusFraming: Hashable, Sendable {
     ///   - kind: The kind of the message: text or binary.
     ///   - bytes: The message. Valid UTF-8 if it is text.
     ///   - body: Receives what the message contains, in order.
-    package func read(_ kind: WebSocketMessage.Kind, _ bytes: UnsafeRawBufferPointer, _ body: (Event) -> Void) {
+    package func read(_ kind: TransportMessage.Kind, _ bytes: UnsafeRawBufferPointer, _ body: (Event) -> Void) {
         switch self {
         case .plain: body(.packet(kind, bytes))
         case .engineIO(let version, let side): Self.readEngineIO(kind, bytes, version, side, body)
@@ -55,7 +55,7 @@ package enum PrimusFraming: Hashable, Sendable {
     }
 
     /// Returns the packet of a message that is one packet of Primus and nothing else; `nil` for a message that ``read(_:_:_:)`` must read.
-    package func packet(_ kind: WebSocketMessage.Kind, _ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
+    package func packet(_ kind: TransportMessage.Kind, _ bytes: UnsafeRawBufferPointer) -> UnsafeRawBufferPointer? {
         switch self {
         case .plain: bytes
         case .engineIO:
@@ -68,14 +68,14 @@ package enum PrimusFraming: Hashable, Sendable {
     ///
     /// - Returns: `false` for a message that ``read(_:_:_:)`` must read. Nothing is passed on then.
     package func readSinglePacket(
-        _ kind: WebSocketMessage.Kind, _ bytes: UnsafeRawBufferPointer, _ body: (UnsafeRawBufferPointer) -> Void
+        _ kind: TransportMessage.Kind, _ bytes: UnsafeRawBufferPointer, _ body: (UnsafeRawBufferPointer) -> Void
     ) -> Bool {
         guard case .sockJS(.client) = self, kind == .text, bytes.first == UInt8(ascii: "a") else { return false }
         return SockJSMessages.single(UnsafeRawBufferPointer(rebasing: bytes[1...]), body)
     }
 
     private static func readEngineIO(
-        _ kind: WebSocketMessage.Kind, _ bytes: UnsafeRawBufferPointer, _ version: EngineIOVersion, _ side: Side, _ body: (Event) -> Void
+        _ kind: TransportMessage.Kind, _ bytes: UnsafeRawBufferPointer, _ version: EngineIOVersion, _ side: Side, _ body: (Event) -> Void
     ) {
         // A peer that was asked to, or that can't send bytes, writes them as text.
         if kind == .text, bytes.first == EngineIOPayload.base64, let binary = EngineIOPayload.binary(bytes, version) {
@@ -103,7 +103,7 @@ package enum PrimusFraming: Hashable, Sendable {
         }
     }
 
-    private static func readSockJS(_ kind: WebSocketMessage.Kind, _ bytes: UnsafeRawBufferPointer, _ body: (Event) -> Void) {
+    private static func readSockJS(_ kind: TransportMessage.Kind, _ bytes: UnsafeRawBufferPointer, _ body: (Event) -> Void) {
         guard kind == .text else { return body(.invalid(SockJSError("a frame is binary").description)) }
         do throws(SockJSError) {
             // The frame of messages is the one that counts.
@@ -121,7 +121,7 @@ package enum PrimusFraming: Hashable, Sendable {
         }
     }
 
-    private static func readSockJSClient(_ kind: WebSocketMessage.Kind, _ bytes: UnsafeRawBufferPointer, _ body: (Event) -> Void) {
+    private static func readSockJSClient(_ kind: TransportMessage.Kind, _ bytes: UnsafeRawBufferPointer, _ body: (Event) -> Void) {
         // The server of SockJS ignores an empty frame.
         guard !bytes.isEmpty else { return }
         do throws(SockJSError) {
@@ -134,38 +134,38 @@ package enum PrimusFraming: Hashable, Sendable {
     /// Returns packets as messages of the WebSocket. SockJS carries all of them in one.
     ///
     /// - Parameter packets: The packets. Over SockJS, they are text.
-    package func messages(_ packets: [WebSocketMessage]) -> [WebSocketMessage] {
+    package func messages(_ packets: [TransportMessage]) -> [TransportMessage] {
         switch self {
         case .plain: return packets
         case .engineIO(let version, _): return packets.map { EngineIOPacket($0).webSocketMessage(version) }
         case .sockJS(let side):
             guard !packets.isEmpty else { return [] }
             let texts = packets.map { String(decoding: $0.bytes, as: UTF8.self) }
-            return [WebSocketMessage(.text, side == .server ? SockJSMessages.frame(texts) : SockJSMessages.encode(texts))]
+            return [TransportMessage(.text, side == .server ? SockJSMessages.frame(texts) : SockJSMessages.encode(texts))]
         }
     }
 
     /// The message that opens a session; `nil` where none does.
-    package func opening(_ handshake: EngineIOHandshake) -> WebSocketMessage? {
+    package func opening(_ handshake: EngineIOHandshake) -> TransportMessage? {
         switch self {
         case .engineIO(let version, .server): handshake.packet.webSocketMessage(version)
-        case .sockJS(.server): WebSocketMessage(.text, SockJSFrame.open.bytes)
+        case .sockJS(.server): TransportMessage(.text, SockJSFrame.open.bytes)
         case .plain, .engineIO, .sockJS: nil
         }
     }
 
     /// The message of engine.io that pings the peer; `nil` for other framings.
-    package func ping(_ text: String = "") -> WebSocketMessage? {
+    package func ping(_ text: String = "") -> TransportMessage? {
         if case .engineIO(let version, _) = self { EngineIOPacket(.ping, text).webSocketMessage(version) } else { nil }
     }
 
     /// The message of engine.io that answers a ping; `nil` for other framings.
-    package func pong(_ text: String) -> WebSocketMessage? {
+    package func pong(_ text: String) -> TransportMessage? {
         if case .engineIO(let version, _) = self { EngineIOPacket(.pong, text).webSocketMessage(version) } else { nil }
     }
 
     /// The message that ends a session on purpose, before the WebSocket is closed; `nil` where there is none.
-    package var closing: WebSocketMessage? {
-        if case .sockJS(.server) = self { WebSocketMessage(.text, SockJSCloseCode.normal.frame.bytes) } else { nil }
+    package var closing: TransportMessage? {
+        if case .sockJS(.server) = self { TransportMessage(.text, SockJSCloseCode.normal.frame.bytes) } else { nil }
     }
 }

@@ -57,14 +57,14 @@ package enum PrimusProtocolMessage: Hashable, Sendable {
     ///   - bytes: The packet. Valid UTF-8 if it is text.
     ///   - kind: The kind of the message.
     ///   - coding: The encoding of packets.
-    package init?(_ bytes: UnsafeRawBufferPointer, _ kind: WebSocketMessage.Kind, _ coding: PrimusCoding) {
+    package init?(_ bytes: UnsafeRawBufferPointer, _ kind: TransportMessage.Kind, _ coding: PrimusCoding) {
         switch coding {
         case .json, .ejson: guard kind == .text, Self.beginsJSON(bytes) else { return nil }
         case .messagePack: guard kind == .binary, Self.begins(bytes, 0xA0...0xBF, 0xD9...0xDB) else { return nil }
         case .binary: guard kind == .binary, Self.begins(bytes, 0xB0...0xBF, 0xD8...0xD9) else { return nil }
         case .custom: break
         }
-        let packet = WebSocketMessage(kind, Array(bytes))
+        let packet = TransportMessage(kind, Array(bytes))
         guard let text = try? coding.value(of: packet).string else { return nil }
         self.init(text: text)
     }
@@ -95,5 +95,5 @@ package enum PrimusProtocolMessage: Hashable, Sendable {
     /// Returns the message as a packet.
     ///
     /// - Throws: The error of the application's parser.
-    package func message(_ coding: PrimusCoding) throws -> WebSocketMessage { try coding.message(.string(self.text)) }
+    package func message(_ coding: PrimusCoding) throws -> TransportMessage { try coding.message(.string(self.text)) }
 }

@@ -12,10 +12,10 @@ package struct SockJSMessageDivider: MessageDivider {
     /// - Parameter areValid: Whether the arrays were validated where they were received, so that it isn't done twice.
     package init(areValid: Bool = false) { self.areValid = areValid }
 
-    package func divides(_ kind: WebSocketMessage.Kind, byteCount: Int) -> Bool { kind == .text && byteCount > Self.sizeOfSmallArray }
+    package func divides(_ kind: TransportMessage.Kind, byteCount: Int) -> Bool { kind == .text && byteCount > Self.sizeOfSmallArray }
 
     package mutating func appendPart(
-        of kind: WebSocketMessage.Kind, _ bytes: UnsafeRawBufferPointer, from position: inout Int, to batch: inout MessageBatch
+        of kind: TransportMessage.Kind, _ bytes: UnsafeRawBufferPointer, from position: inout Int, to batch: inout MessageBatch
     ) -> CloseReason? {
         if position == 0, !self.areValid, !Self.isArray(bytes) {
             // It ends the connection.

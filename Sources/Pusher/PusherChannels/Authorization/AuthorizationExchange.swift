@@ -58,7 +58,7 @@ extension HTTPRequest {
     ///   - subject: What the server decides about, for example "subscription".
     ///   - http: The client for requests.
     /// - Returns: The answer, whose status is 200 or 201.
-    func authorization(of subject: String, over http: HTTPClient) async throws(AuthorizationFailure) -> AuthorizationAnswer {
+    func authorization(of subject: String, over http: RedirectingHTTP) async throws(AuthorizationFailure) -> AuthorizationAnswer {
         let (response, endpoint): (HTTPResponse, Endpoint)
         do throws(TransportError) {
             (response, endpoint) = try await http.sendFollowingRedirects(self, bodyLimit: 256 << 10)
@@ -86,7 +86,7 @@ extension HTTPRequest {
 
     /// Sends the request of one channel.
     func authorization(
-        of request: PusherAuthorizationRequest, over http: HTTPClient
+        of request: PusherAuthorizationRequest, over http: RedirectingHTTP
     ) async throws(AuthorizationFailure) -> PusherChannelAuthorization {
         let answer = try await self.authorization(of: "subscription", over: http)
         guard let authorization = PusherChannelAuthorization(answer.json) else {
@@ -108,7 +108,7 @@ extension PusherChannelAuthorization {
 
 extension PusherAuthorizationEndpoint {
     func authorize(
-        _ request: PusherAuthorizationRequest, over http: HTTPClient
+        _ request: PusherAuthorizationRequest, over http: RedirectingHTTP
     ) async throws(PusherError) -> PusherChannelAuthorization {
         do throws(AuthorizationFailure) {
             let post = try await self.request([("channel_name", request.channel), ("socket_id", request.socketID)])
@@ -125,7 +125,7 @@ extension PusherAuthorizationEndpoint {
     ///
     /// - Returns: The results, in the order of the requests.
     func authorize(
-        batch requests: [PusherAuthorizationRequest], over http: HTTPClient
+        batch requests: [PusherAuthorizationRequest], over http: RedirectingHTTP
     ) async -> [Result<PusherChannelAuthorization, PusherError>] {
         guard let socketID = requests.first?.socketID else { return [] }
         let channels = requests.enumerated().map { ("channel_name[\($0.offset)]", $0.element.channel) }
@@ -161,7 +161,7 @@ extension PusherAuthorizationEndpoint {
     }
 
     /// Authenticates the user of a connection.
-    func authenticate(socketID: String, over http: HTTPClient) async throws(PusherError) -> PusherUserAuthentication {
+    func authenticate(socketID: String, over http: RedirectingHTTP) async throws(PusherError) -> PusherUserAuthentication {
         do throws(AuthorizationFailure) {
             let answer = try await self.request([("socket_id", socketID)]).authorization(of: "user", over: http)
             guard let auth = answer.json["auth"]?.string, let userData = answer.json["user_data"]?.string else {

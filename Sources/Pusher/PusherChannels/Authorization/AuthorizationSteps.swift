@@ -9,7 +9,7 @@ extension PusherAuthorizer {
     /// - Parameters:
     ///   - key: The key of the app.
     ///   - http: The client for requests.
-    func step(for request: PusherAuthorizationRequest, key: String, over http: HTTPClient) -> Step {
+    func step(for request: PusherAuthorizationRequest, key: String, over http: RedirectingHTTP) -> Step {
         switch self.kind {
         case .secret(let secret, let userID, let userInfo, let masterKey):
             return .now { finish in
@@ -57,7 +57,7 @@ extension PusherAuthorizer {
 
     private static func authorize(
         _ request: PusherAuthorizationRequest, with makeRequest: @Sendable (PusherAuthorizationRequest) async throws -> HTTPRequest,
-        over http: HTTPClient
+        over http: RedirectingHTTP
     ) async throws(PusherError) -> PusherChannelAuthorization {
         let post: HTTPRequest
         do {
@@ -85,7 +85,7 @@ extension PusherUserAuthenticator {
     /// - Parameters:
     ///   - key: The key of the app.
     ///   - http: The client for requests.
-    func step(socketID: String, key: String, over http: HTTPClient) -> Step {
+    func step(socketID: String, key: String, over http: RedirectingHTTP) -> Step {
         switch self.kind {
         case .secret(let secret, let user, let watchlist):
             .now { finish in

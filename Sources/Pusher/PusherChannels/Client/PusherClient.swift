@@ -623,7 +623,7 @@ public final class PusherClient: Sendable {
     }
 
     func trigger(
-        _ message: WebSocketMessage, _ event: String, dataSize: Int, channel: String, id: ChannelID
+        _ message: TransportMessage, _ event: String, dataSize: Int, channel: String, id: ChannelID
     ) throws(PusherError) {
         var sendsWithEffects = false
         try self.driver.send { session throws(PusherError) in

@@ -312,7 +312,7 @@ struct ChannelSubscriptions: Sendable {
 
     /// Sends a subscription, now or when the server's limit of messages allows it. The time limit doesn't include that wait.
     private mutating func send(
-        _ id: ChannelID, _ message: WebSocketMessage, _ context: SessionContext, _ effects: inout SessionEffects
+        _ id: ChannelID, _ message: TransportMessage, _ context: SessionContext, _ effects: inout SessionEffects
     ) {
         if self.queue.add(id, message, now: context.now) {
             context.send(message, &effects)

@@ -65,7 +65,7 @@ struct ClientConsumers: Sendable {
     }
 
     /// Delivers a frame that is sent.
-    func sent(_ message: WebSocketMessage, _ trace: @autoclosure () -> FrameTrace, _ effects: inout SessionEffects) {
+    func sent(_ message: TransportMessage, _ trace: @autoclosure () -> FrameTrace, _ effects: inout SessionEffects) {
         let routes = [self.frames, self.redactedFrames].filter { !effects.routes.isEmpty($0) }
         guard !routes.isEmpty else { return }
         let text = trace().text(message.kind, message.bytes[...])
@@ -101,11 +101,11 @@ struct SessionContext {
     var limit: PatientLimit { PatientLimit(self.configuration.subscriptionTimeout, now: self.now) }
 
     /// Sends a frame, if the client is connected.
-    func send(_ message: WebSocketMessage, _ effects: inout SessionEffects) {
+    func send(_ message: TransportMessage, _ effects: inout SessionEffects) {
         if let connection { self.send(message, on: connection, &effects) }
     }
 
-    func send(_ message: WebSocketMessage, on id: ConnectionID, _ effects: inout SessionEffects) {
+    func send(_ message: TransportMessage, on id: ConnectionID, _ effects: inout SessionEffects) {
         effects.commands.append(.send(id, message))
         self.consumers.sent(message, self.configuration.trace, &effects)
     }

@@ -9,7 +9,7 @@ import RealtimeCore
 struct ClientEventLimiter: Sendable {
     struct Waiting: Sendable {
         var channel: ChannelID
-        var message: WebSocketMessage
+        var message: TransportMessage
     }
 
     /// The length of a second, with a reserve: if the network delays some events more than later ones, they arrive closer together than they
@@ -45,7 +45,7 @@ struct ClientEventLimiter: Sendable {
     }
 
     /// Appends an event that ``admit(limit:now:)`` did not admit.
-    mutating func enqueue(_ message: WebSocketMessage, on channel: ChannelID) {
+    mutating func enqueue(_ message: TransportMessage, on channel: ChannelID) {
         self.waiting.append(Waiting(channel: channel, message: message))
     }
 

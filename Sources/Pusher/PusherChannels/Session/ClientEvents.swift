@@ -7,7 +7,7 @@ import RealtimeSystem
 struct ClientEvents: Sendable {
     private var limiter = ClientEventLimiter()
     /// The events that wait for the subscription of their channel.
-    private var queued = ChannelMap<[WebSocketMessage]>()
+    private var queued = ChannelMap<[TransportMessage]>()
     /// The last rejection that was reported, for a while.
     @Boxed private var rejection: Rejection?
     /// The channel that sent events on the current connection: `none` before the first, and `several` if it wasn't only one.
@@ -48,7 +48,7 @@ struct ClientEvents: Sendable {
     ///
     /// - Parameter limit: The maximum number of events that wait.
     /// - Throws: An error if too many wait already.
-    mutating func enqueue(_ message: WebSocketMessage, on id: ChannelID, _ name: String, limit: Int) throws(PusherError) {
+    mutating func enqueue(_ message: TransportMessage, on id: ChannelID, _ name: String, limit: Int) throws(PusherError) {
         let count = self.queued[id]?.count ?? 0
         guard count < limit else {
             let hint = "Await subscribed(), or increase `PusherConfiguration.clientEventQueueLimit`."
@@ -63,7 +63,7 @@ struct ClientEvents: Sendable {
     /// - Returns: Whether to send the event now.
     /// - Throws: An error if the event exceeds the limit and may not wait, or too many wait already.
     mutating func admit(
-        _ message: WebSocketMessage, on id: ChannelID, _ name: String, _ limit: PusherClientEventLimit, queueLimit: Int, now: Instant
+        _ message: TransportMessage, on id: ChannelID, _ name: String, _ limit: PusherClientEventLimit, queueLimit: Int, now: Instant
     ) throws(PusherError) -> Bool {
         if self.limiter.admit(limit: limit.perSecond, now: now) {
             self.sent(from: id)
@@ -89,8 +89,8 @@ struct ClientEvents: Sendable {
     /// events were accepted.
     ///
     /// - Returns: The events to send now.
-    mutating func subscribed(_ id: ChannelID, _ limit: PusherClientEventLimit?, now: Instant) -> [WebSocketMessage] {
-        var admitted: [WebSocketMessage] = []
+    mutating func subscribed(_ id: ChannelID, _ limit: PusherClientEventLimit?, now: Instant) -> [TransportMessage] {
+        var admitted: [TransportMessage] = []
         for message in self.queued[id].take() ?? [] {
             if let limit, !self.limiter.admit(limit: limit.perSecond, now: now) {
                 self.limiter.enqueue(message, on: id)
@@ -105,7 +105,7 @@ struct ClientEvents: Sendable {
     /// Removes the events that waited for the limit, as far as it allows it now.
     ///
     /// - Returns: The events to send now.
-    mutating func takeDue(_ limit: PusherClientEventLimit?, now: Instant) -> [WebSocketMessage] {
+    mutating func takeDue(_ limit: PusherClientEventLimit?, now: Instant) -> [TransportMessage] {
         guard let limit, let deadline = self.limiter.nextDeadline, deadline <= now else { return [] }
         let due = self.limiter.takeDue(limit: limit.perSecond, now: now)
         for event in due { self.sent(from: event.channel) }

@@ -90,8 +90,8 @@ extension PusherSession {
     ///
     /// - Parameter id: The ID that the caller's handle has, which may be outdated.
     mutating func trigger(
-        _ message: WebSocketMessage, channel name: String, id: ChannelID
-    ) throws(PusherError) -> (ConnectionID, WebSocketMessage)? {
+        _ message: TransportMessage, channel name: String, id: ChannelID
+    ) throws(PusherError) -> (ConnectionID, TransportMessage)? {
         guard let id = self.channels.id(id, named: name), let state = self.channels.state(of: id) else { throw .notSubscribed(name) }
         switch state {
         case .subscribed:
@@ -113,7 +113,7 @@ extension PusherSession {
     ///
     /// - Parameter id: The ID that the caller's handle has, which may be outdated.
     mutating func trigger(
-        _ message: WebSocketMessage, channel name: String, id: ChannelID, now: Instant, _ effects: inout Effects<Self>
+        _ message: TransportMessage, channel name: String, id: ChannelID, now: Instant, _ effects: inout Effects<Self>
     ) throws(PusherError) {
         guard let limit = self.configuration.clientEventLimit, let id = self.channels.id(id, named: name),
             self.channels.state(of: id) == .subscribed

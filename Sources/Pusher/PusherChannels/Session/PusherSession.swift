@@ -187,9 +187,9 @@ struct PusherSession: ReconnectingSession {
 
     var socketID: String? { if case .connected(let socketID) = self.state { socketID } else { nil } }
 
-    func ping(now: Instant) -> WebSocketMessage { PusherFrames.ping }
+    func ping(now: Instant) -> TransportMessage { PusherFrames.ping }
 
-    mutating func pinged(_ message: WebSocketMessage, now: Instant, _ effects: inout Effects<Self>) {
+    mutating func pinged(_ message: TransportMessage, now: Instant, _ effects: inout Effects<Self>) {
         self.pingedAt = now
         self.consumers.sent(message, self.configuration.trace, &effects)
     }
@@ -674,7 +674,7 @@ struct PusherSession: ReconnectingSession {
     // MARK: Sending
 
     /// Sends a frame.
-    func send(_ message: WebSocketMessage, on id: ConnectionID, _ effects: inout Effects<Self>) {
+    func send(_ message: TransportMessage, on id: ConnectionID, _ effects: inout Effects<Self>) {
         effects.commands.append(.send(id, message))
         self.consumers.sent(message, self.configuration.trace, &effects)
     }

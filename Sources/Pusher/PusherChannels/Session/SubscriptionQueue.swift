@@ -13,7 +13,7 @@ import RealtimeCore
 /// While no subscription awaits an answer and no limit is known, it has no memory of its own.
 struct SubscriptionQueue: Sendable {
     private struct Entry: Sendable {
-        var message: WebSocketMessage
+        var message: TransportMessage
         var number: UInt64
         var isSent: Bool
     }
@@ -76,7 +76,7 @@ struct SubscriptionQueue: Sendable {
             return self.waitingCount == 0 && pace.next <= now
         }
 
-        mutating func insert(_ channel: ChannelID, _ message: WebSocketMessage, isSent: Bool, now: Instant) {
+        mutating func insert(_ channel: ChannelID, _ message: TransportMessage, isSent: Bool, now: Instant) {
             self.lastNumber += 1
             self.entries[channel] = Entry(message: message, number: self.lastNumber, isSent: isSent)
             let position = Position(channel: channel, number: self.lastNumber)
@@ -106,7 +106,7 @@ struct SubscriptionQueue: Sendable {
         }
 
         /// Removes the oldest subscription that waits.
-        mutating func takeWaiting() -> (channel: ChannelID, message: WebSocketMessage)? {
+        mutating func takeWaiting() -> (channel: ChannelID, message: TransportMessage)? {
             while let position = self.waiting.popFirst() {
                 guard self.isCurrent(position, isSent: false), let entry = self.remove(position.channel) else { continue }
                 return (position.channel, entry.message)
@@ -190,7 +190,7 @@ struct SubscriptionQueue: Sendable {
     /// Adds a subscription.
     ///
     /// - Returns: Whether to send it now.
-    mutating func add(_ channel: ChannelID, _ message: WebSocketMessage, now: Instant) -> Bool {
+    mutating func add(_ channel: ChannelID, _ message: TransportMessage, now: Instant) -> Bool {
         var contents = self.contents.take() ?? Contents()
         defer { self.contents = contents }
         contents.remove(channel)
@@ -200,7 +200,7 @@ struct SubscriptionQueue: Sendable {
     }
 
     /// Takes the next waiting subscription, if it may be sent now.
-    mutating func takeDue(now: Instant) -> (channel: ChannelID, message: WebSocketMessage)? {
+    mutating func takeDue(now: Instant) -> (channel: ChannelID, message: TransportMessage)? {
         guard let deadline = self.nextDeadline, deadline <= now, var contents = self.contents.take() else { return nil }
         defer { self.contents = contents }
         guard let due = contents.takeWaiting() else { return nil }

@@ -218,7 +218,7 @@ extension PusherServerMachine {
 
     /// Confirms a subscription with the members of a presence channel, and delivers the last event of a cache channel.
     private mutating func confirm(_ id: ConnectionID, _ name: ByteString, now: Instant, _ effects: inout Effects<Self>) {
-        let message: WebSocketMessage
+        let message: TransportMessage
         switch self.connections[id]?.subscription(to: name) {
         case .member:
             let members = self.channels[name]!.users.map { (id: $0.id, info: $0.info) }

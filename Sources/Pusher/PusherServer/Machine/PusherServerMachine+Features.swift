@@ -36,12 +36,12 @@ extension PusherServerMachine {
     /// The last event that the server published on a cache channel.
     struct CachedEvent: Sendable {
         var data: String
-        var message: WebSocketMessage
+        var message: TransportMessage
         var expiration: Instant
     }
 
     mutating func cache(
-        _ message: WebSocketMessage, data: String, on name: ByteString, now: Instant, _ effects: inout Effects<Self>
+        _ message: TransportMessage, data: String, on name: ByteString, now: Instant, _ effects: inout Effects<Self>
     ) {
         guard self.cachedEvents[name] != nil || self.cachedEvents.count < self.app.cachedEventLimit else {
             return effects.log(.info, "An event exceeded the limit of \(self.app.cachedEventLimit) channels with a cached event.")

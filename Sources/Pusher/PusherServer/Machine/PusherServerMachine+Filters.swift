@@ -43,20 +43,20 @@ extension PusherServerMachine {
 
         private let event: String
         private let channel: String
-        private let message: WebSocketMessage
+        private let message: TransportMessage
         /// The deltas, or `nil` where the event is smaller.
         private var deltas: [(base: [UInt8], delta: [UInt8]?)] = []
-        private var frames: [Key: WebSocketMessage] = [:]
+        private var frames: [Key: TransportMessage] = [:]
 
         /// - Parameter message: The frame in version 2, because a client compares what it receives.
-        init(_ message: WebSocketMessage, _ event: String, on channel: String) {
+        init(_ message: TransportMessage, _ event: String, on channel: String) {
             (self.message, self.event, self.channel) = (message, event, channel)
         }
 
         /// Returns the frame for a subscriber: a delta, if it knows an earlier event of the same name.
         ///
         /// - Parameter bases: The events that the subscriber knows.
-        mutating func frame(_ bases: inout DeltaBases) -> WebSocketMessage {
+        mutating func frame(_ bases: inout DeltaBases) -> TransportMessage {
             let earlier = bases.base(self.event, group: self.channel)
             let sequence = (earlier?.sequence ?? -1) + 1
             var base = DeltaBases.Base(self.event, group: self.channel, sequence: sequence, text: self.message.bytes)
@@ -73,7 +73,7 @@ extension PusherServerMachine {
         }
 
         /// Returns the event as a delta, or `nil` if that isn't smaller.
-        private mutating func delta(from base: [UInt8], _ sequence: Int) -> WebSocketMessage? {
+        private mutating func delta(from base: [UInt8], _ sequence: Int) -> TransportMessage? {
             // Texts that subscribers share are equal without a comparison of their bytes.
             var index = self.deltas.firstIndex { $0.base == base }
             if index == nil {
@@ -90,9 +90,9 @@ extension PusherServerMachine {
             return self.frame(Key(sequence: sequence, delta: index))
         }
 
-        private mutating func frame(_ key: Key) -> WebSocketMessage {
+        private mutating func frame(_ key: Key) -> TransportMessage {
             if let frame = self.frames[key] { return frame }
-            var frame: WebSocketMessage
+            var frame: TransportMessage
             if let delta = key.delta.flatMap({ self.deltas[$0].delta }) {
                 frame = PusherFrames.delta(self.event, channel: self.channel, delta, sequence: key.sequence, base: key.sequence - 1)
                 frame = PusherFrames.version2(frame)

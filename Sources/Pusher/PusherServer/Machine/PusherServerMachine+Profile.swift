@@ -5,7 +5,7 @@ import RealtimeCore
 extension PusherServerMachine {
     var profile: PusherServerProfile { self.app.profile }
 
-    func errorFrame(_ code: Int?, _ message: String, channel: String? = nil) -> WebSocketMessage {
+    func errorFrame(_ code: Int?, _ message: String, channel: String? = nil) -> TransportMessage {
         PusherFrames.error(
             code, message, channel: self.profile.errorsNameChannel ? channel : nil, omitsMissingCode: self.profile.omitsMissingErrorCodes,
             as: self.profile.errorData)
@@ -24,7 +24,7 @@ extension PusherServerMachine {
     }
 
     /// - Parameter channel: The name of the channel, or `nil` if it is too long to be repeated.
-    func subscriptionErrorFrame(_ code: Int?, _ message: String, channel: String?) -> WebSocketMessage {
+    func subscriptionErrorFrame(_ code: Int?, _ message: String, channel: String?) -> TransportMessage {
         switch (self.profile.subscriptionErrors, channel) {
         case (.subscriptionError, let channel?):
             let unauthorized = Int(PusherCloseCode.unauthorized.rawValue)

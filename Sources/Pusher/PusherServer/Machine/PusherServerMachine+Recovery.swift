@@ -10,7 +10,7 @@ extension PusherServerMachine {
         /// The position of the last event.
         private(set) var position: ChannelPosition
         /// The last events, oldest first: up to twice as many as the limit, so that removing the oldest ones is rare.
-        private var events: [(message: WebSocketMessage, tags: EventTags?)] = []
+        private var events: [(message: TransportMessage, tags: EventTags?)] = []
         /// The bytes of the events.
         private(set) var bytes = 0
         /// When the events are no longer kept.
@@ -22,7 +22,7 @@ extension PusherServerMachine {
         }
 
         /// - Returns: The event with its position.
-        mutating func append(_ message: WebSocketMessage, _ tags: EventTags?, limit: Int, expiration: Instant) -> WebSocketMessage {
+        mutating func append(_ message: TransportMessage, _ tags: EventTags?, limit: Int, expiration: Instant) -> TransportMessage {
             self.position.serial += 1
             let message = PusherFrames.positioned(message, at: self.position)
             if self.events.count - limit >= limit {
@@ -39,7 +39,7 @@ extension PusherServerMachine {
         mutating func expire() { (self.events, self.bytes) = ([], 0) }
 
         /// Returns the events after a position in this history, or `nil` if some are no longer kept.
-        func events(after serial: UInt64, limit: Int) -> ArraySlice<(message: WebSocketMessage, tags: EventTags?)>? {
+        func events(after serial: UInt64, limit: Int) -> ArraySlice<(message: TransportMessage, tags: EventTags?)>? {
             guard serial <= self.position.serial, let missing = Int(exactly: self.position.serial - serial),
                 missing <= min(limit, self.events.count)
             else { return nil }
@@ -77,8 +77,8 @@ extension PusherServerMachine {
         ///
         /// - Returns: The event with its position.
         mutating func append(
-            _ message: WebSocketMessage, _ tags: EventTags?, to name: ByteString, limit: Int, expiration: Instant, now: Instant
-        ) -> WebSocketMessage? {
+            _ message: TransportMessage, _ tags: EventTags?, to name: ByteString, limit: Int, expiration: Instant, now: Instant
+        ) -> TransportMessage? {
             let before = self.histories[name]?.bytes ?? 0
             guard let message = self.histories[name]?.append(message, tags, limit: limit, expiration: expiration) else { return nil }
             self.bytes += (self.histories[name]?.bytes ?? 0) - before
@@ -116,8 +116,8 @@ extension PusherServerMachine {
 
     /// Adds the position to the confirmation of a subscription, for a client with version 2.
     mutating func positioned(
-        _ message: WebSocketMessage, _ name: ByteString, for id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
-    ) -> WebSocketMessage {
+        _ message: TransportMessage, _ name: ByteString, for id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+    ) -> TransportMessage {
         guard self.allowsRecovery, self.connections[id]?.isVersion2 == true, UserID.user(ofChannel: name.string) == nil else {
             return message
         }
@@ -143,7 +143,7 @@ extension PusherServerMachine {
     ///   - tags: The tags of the event, which filters refer to.
     ///   - except: The connection that doesn't receive it.
     mutating func broadcast(
-        _ message: WebSocketMessage, event: String? = nil, to name: ByteString, tags: EventTags? = nil, except: ConnectionID?, now: Instant,
+        _ message: TransportMessage, event: String? = nil, to name: ByteString, tags: EventTags? = nil, except: ConnectionID?, now: Instant,
         _ effects: inout Effects<Self>
     ) {
         let subscribers = self.channels[name]?.subscribers ?? SubscriberList()
@@ -173,7 +173,7 @@ extension PusherServerMachine {
                 continue
             }
             guard self.passesFilter(of: subscriber, on: name, tags) else { continue }
-            var frame: WebSocketMessage?
+            var frame: TransportMessage?
             if compressible != nil {
                 self.updateEstablished(subscriber) { $0.withDeltas { frame = compressible?.frame(&$0) } }
             }

@@ -133,7 +133,7 @@ extension PusherServerMachine {
     }
 
     /// Returns the messages about users on a watchlist.
-    private func watchlistFrames(online: [ByteString], offline: [ByteString]) -> [WebSocketMessage] {
+    private func watchlistFrames(online: [ByteString], offline: [ByteString]) -> [TransportMessage] {
         let changes = [("online", online.map(\.string)), ("offline", offline.map(\.string))].filter { !$0.1.isEmpty }
         return switch self.profile.watchlistEvents {
         case .grouped: changes.isEmpty ? [] : [PusherFrames.watchlistEvents(changes)]

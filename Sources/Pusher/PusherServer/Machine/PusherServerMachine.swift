@@ -181,7 +181,7 @@ struct PusherServerMachine: EmbeddedServerMachine {
     var heartbeats = Deadlines<ConnectionID, Void>()
     var timers = Deadlines<Timer, Void>()
     /// The frames without content, in the form of the app's profile. Without a ping, inactive connections stay open.
-    let ping: WebSocketMessage?, pong: WebSocketMessage
+    let ping: TransportMessage?, pong: TransportMessage
     var decisions = PendingDecisions<PendingHook>()
     /// The close code with which the application rejects new connections, or `nil` to accept them.
     var rejectionCode: CloseCode?
@@ -204,7 +204,7 @@ struct PusherServerMachine: EmbeddedServerMachine {
         self.ping =
             switch app.profile.pings {
             case .events: PusherFrames.ping(app.profile.pingData)
-            case .controlFrames: WebSocketMessage(.ping, [])
+            case .controlFrames: TransportMessage(.ping, [])
             case .none: nil
             }
         self.pong = PusherFrames.pong(app.profile.pongData)
@@ -413,7 +413,7 @@ struct PusherServerMachine: EmbeddedServerMachine {
 
     // MARK: Sending
 
-    func send(_ message: WebSocketMessage, to id: ConnectionID, _ effects: inout Effects<Self>) {
+    func send(_ message: TransportMessage, to id: ConnectionID, _ effects: inout Effects<Self>) {
         let isVersion2 = self.allowsVersion2 && self.connections[id]?.isVersion2 == true
         effects.commands.append(.send(id, isVersion2 ? PusherFrames.version2(message) : message))
     }

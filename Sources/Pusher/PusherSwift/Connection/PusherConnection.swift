@@ -88,7 +88,7 @@ open class PusherConnection: NSObject, @unchecked Sendable {
     private let ownSocket: NWWebSocket
     private let link = ConnectionLink()
     let transports: Transports
-    let cookies = HTTPClient.Cookies()
+    let cookies = RedirectingHTTP.Cookies()
     /// The queue of the client.
     private let serialQueue: SerialQueue
     /// The items that wait for the queue of the client, in one order: the engine's and the connection's.

@@ -20,7 +20,7 @@ final class ConnectionLink: Sendable {
 struct SocketTransport: WebSocketTransport {
     let link: ConnectionLink
 
-    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any WebSocketEvents) -> any RealtimeCore.WebSocketConnection
+    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any MessageEvents) -> any MessageConnection
     {
         SocketConnection(self.link, request, id, events)
     }
@@ -30,7 +30,7 @@ struct SocketTransport: WebSocketTransport {
 ///
 /// With the library's own socket, messages go from the transport to the engine on the transport's thread. The delegate of a socket of the
 /// application, such as a mock, passes them on where the application calls it.
-final class SocketConnection: RealtimeCore.WebSocketConnection {
+final class SocketConnection: MessageConnection {
     private enum Phase: Sendable {
         case idle
         /// The socket has been asked to connect. Texts that arrive before it reports its success wait for it.
@@ -49,13 +49,13 @@ final class SocketConnection: RealtimeCore.WebSocketConnection {
     }
 
     private enum Step: Sendable {
-        case send(SocketUse, WebSocketMessage)
+        case send(SocketUse, TransportMessage)
         case disconnect(SocketUse, CloseCode)
     }
 
     private struct State: Sendable {
         var phase = Phase.idle
-        var output = FIFO<WebSocketMessage>()
+        var output = FIFO<TransportMessage>()
         /// Whether a thread is calling the socket. Others leave their messages to it, so that these keep their order.
         var isSending = false
 
@@ -82,10 +82,10 @@ final class SocketConnection: RealtimeCore.WebSocketConnection {
     private let link: ConnectionLink
     private let request: WebSocketRequest
     private let id: ConnectionID
-    private let events: any WebSocketEvents
+    private let events: any MessageEvents
     private let state = Lock(State())
 
-    init(_ link: ConnectionLink, _ request: WebSocketRequest, _ id: ConnectionID, _ events: any WebSocketEvents) {
+    init(_ link: ConnectionLink, _ request: WebSocketRequest, _ id: ConnectionID, _ events: any MessageEvents) {
         (self.link, self.request, self.id, self.events) = (link, request, id, events)
     }
 
@@ -99,7 +99,7 @@ final class SocketConnection: RealtimeCore.WebSocketConnection {
         // The delegate hears of the attempt before the socket does, and may end it.
         connection.drainIfOnQueue()
         let isDirect = socket.isUsableDirectly(by: connection)
-        var replaced: (any RealtimeCore.WebSocketConnection)?
+        var replaced: (any MessageConnection)?
         do throws(TransportError) {
             let use = try self.state.withLock { state throws(TransportError) -> SocketUse? in
                 guard case .idle = state.phase else { return nil }
@@ -119,7 +119,7 @@ final class SocketConnection: RealtimeCore.WebSocketConnection {
         }
     }
 
-    func enqueue(_ message: WebSocketMessage) {
+    func enqueue(_ message: TransportMessage) {
         guard message.kind == .text else { return }
         self.state.withLock { state in
             switch state.phase {
@@ -220,7 +220,7 @@ final class SocketConnection: RealtimeCore.WebSocketConnection {
         guard let opened else { return }
         self.link.value?.queue.append(.opened(self, isDirect: opened.use.isDirect))
         self.events.opened(self.id, head: head)
-        for text in opened.early { self.pass(WebSocketMessage.text(text)) }
+        for text in opened.early { self.pass(TransportMessage.text(text)) }
         self.flush()
     }
 
@@ -237,7 +237,7 @@ final class SocketConnection: RealtimeCore.WebSocketConnection {
         if isOpen { self.pass(.text(text)) }
     }
 
-    func receivedPong() { self.pass(WebSocketMessage(.pong, [])) }
+    func receivedPong() { self.pass(TransportMessage(.pong, [])) }
 
     func closed(_ reason: CloseReason) {
         let old = self.end()
@@ -247,9 +247,9 @@ final class SocketConnection: RealtimeCore.WebSocketConnection {
         self.events.closed(self.id, reason)
     }
 
-    private func pass(_ message: WebSocketMessage) { self.events.received(self.id, MessageBatch([message])) }
+    private func pass(_ message: TransportMessage) { self.events.received(self.id, MessageBatch([message])) }
 
-    private static func log(of message: WebSocketMessage) -> LogText {
+    private static func log(of message: TransportMessage) -> LogText {
         let text = String(decoding: message.bytes, as: UTF8.self)
         // The engine's own texts have no spaces, and begin with the name of the event.
         if text.hasPrefix(#"{"event":"pusher:ping""#) { return .pingSent }

@@ -39,7 +39,7 @@ open class NativePusher: NSObject, @unchecked Sendable {
     private let serviceURL: URL
     private let transports: Transports
     private let hasCustomTransports: Bool
-    private let cookies = HTTPClient.Cookies()
+    private let cookies = RedirectingHTTP.Cookies()
     private let timer = Timer()
 
     /// The session for requests. On platforms without Apple's `URLSession`, the shared session represents the package's own HTTP client.

@@ -13,7 +13,7 @@ struct HTTPSender {
     /// Whether the transports aren't the standard ones.
     let isCustom: Bool
     /// The cookies of the package's own HTTP client.
-    let cookies: HTTPClient.Cookies
+    let cookies: RedirectingHTTP.Cookies
 
     /// Whether the package's own HTTP client is used instead of the shared session, which can't be one that the application has configured.
     private var usesTransport: Bool {
@@ -32,7 +32,7 @@ struct HTTPSender {
             return
         }
         // An unstructured task, because the caller isn't asynchronous. It ends with the request, which has time limits.
-        Task { [http = HTTPClient(self.transports, cookies: self.cookies)] in
+        Task { [http = RedirectingHTTP(self.transports, cookies: self.cookies)] in
             do {
                 let (data, response) = try await Self.response(to: request, over: http)
                 completion(data, response, nil)
@@ -42,7 +42,7 @@ struct HTTPSender {
         }
     }
 
-    private static func response(to request: URLRequest, over http: HTTPClient) async throws -> (Data, URLResponse) {
+    private static func response(to request: URLRequest, over http: RedirectingHTTP) async throws -> (Data, URLResponse) {
         guard let url = request.url else { throw TransportError(.invalidURL, "The request has no URL.") }
         var headers: HTTPHeaders = [:]
         for (name, value) in request.allHTTPHeaderFields ?? [:] { headers.add(name, value) }

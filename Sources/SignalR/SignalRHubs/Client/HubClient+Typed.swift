@@ -57,7 +57,7 @@ extension HubClient {
             return try await self.send(target, payload, streams: uploads)
         }
         if target.isEmpty { throw .emptyName }
-        let message: WebSocketMessage
+        let message: TransportMessage
         do {
             // Here and not in a function, because passing the arguments on copies them.
             message = try HubMessageWriter.invocation(of: target, self.coder.format) {
@@ -152,7 +152,7 @@ extension HubClient {
             return try await self.invoke(target, payload, streams: uploads, within: limit)
         }
         let call = try await self.reserveCall(of: target, within: limit)
-        let message: WebSocketMessage
+        let message: TransportMessage
         do {
             // As in `send`.
             message = try HubMessageWriter.invocation(of: target, id: "\(call.number)", self.coder.format) {

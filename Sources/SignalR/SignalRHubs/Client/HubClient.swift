@@ -384,7 +384,7 @@ public final class HubClient: Sendable {
     ///   - call: The number of the call and its limit, from ``reserveCall(of:within:)``.
     ///   - target: The name of the method.
     ///   - message: The invocation with this number.
-    package func invoke(_ call: ReservedCall, _ target: String, _ message: WebSocketMessage) async throws(HubError) -> HubPayload? {
+    package func invoke(_ call: ReservedCall, _ target: String, _ message: TransportMessage) async throws(HubError) -> HubPayload? {
         try await self.result(of: call) { session, waiter, now, effects in
             session.invoke(call.number, target, message, waiter, now: now, &effects)
         }
@@ -555,7 +555,7 @@ public final class HubClient: Sendable {
 
 extension HubConfiguration {
     /// The environment of a driver: how to connect, and how to perform the session's work.
-    fileprivate func dependencies(_ cookies: HTTPClient.Cookies) -> SessionDriver<HubSession>.Dependencies {
+    fileprivate func dependencies(_ cookies: RedirectingHTTP.Cookies) -> SessionDriver<HubSession>.Dependencies {
         let (transports, http, coder, log) = (self.transports, self.transports.http, self.hubProtocol.coder, self.log)
         let (source, subsystem, trace) = (self.accessTokenSource, "signalr", self.httpConnectionTrace)
         return .init(
@@ -564,13 +564,13 @@ extension HubConfiguration {
                 case .webSocket(let request): return transports.webSocket.makeConnection(request, id: id, events: events)
                 case .http(let rules, let headers, let asksForToken, let sendsAfterRedirect):
                     let headers = HubRequestHeaders(headers, of: id, driver)
-                    var environment = HTTPConnection.Environment(
+                    var environment = HTTPMessageConnection.Environment(
                         transports, cookies: cookies, headers: { headers.headers(refused: $0, $1) }, refreshesHeaders: asksForToken,
                         log: log,
                         subsystem: subsystem)
                     environment.sendsHeadersAfterRedirect = sendsAfterRedirect
-                    guard let trace else { return HTTPConnection(rules, in: environment, id: id, events: events) }
-                    let connection = HTTPConnection(rules, in: environment, id: id, events: TracedEvents(events, trace))
+                    guard let trace else { return HTTPMessageConnection(rules, in: environment, id: id, events: events) }
+                    let connection = HTTPMessageConnection(rules, in: environment, id: id, events: TracedEvents(events, trace))
                     return TracedConnection(connection, id, trace)
                 }
             },

@@ -6,7 +6,7 @@ final class HubRequestHeaders: Sendable {
     private let id: ConnectionID
     private weak let driver: SessionDriver<HubSession>?
     /// The requests that end a connection follow when the session has forgotten it.
-    private let last: Lock<HTTPConnection.Environment.Fields>
+    private let last: Lock<HTTPMessageConnection.Environment.Fields>
 
     init(_ headers: HTTPHeaders, of id: ConnectionID, _ driver: SessionDriver<HubSession>) {
         self.id = id
@@ -18,7 +18,7 @@ final class HubRequestHeaders: Sendable {
     ///
     /// Two requests may be refused with the same token, one after the other. The first one causes another token, which is then the other's.
     func headers(
-        refused: Int?, _ completion: @escaping @Sendable (Result<HTTPConnection.Environment.Fields, TransportError>) -> Void
+        refused: Int?, _ completion: @escaping @Sendable (Result<HTTPMessageConnection.Environment.Fields, TransportError>) -> Void
     ) {
         let current = self.current
         guard current.generation == refused, let driver else { return completion(.success(current)) }
@@ -35,7 +35,7 @@ final class HubRequestHeaders: Sendable {
         }
     }
 
-    private var current: HTTPConnection.Environment.Fields {
+    private var current: HTTPMessageConnection.Environment.Fields {
         let fields = self.driver?.read { $0.requestHeaders(of: self.id) }
         return self.last.withLock { last in
             if let fields = fields ?? nil { last = fields }

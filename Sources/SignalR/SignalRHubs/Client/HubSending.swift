@@ -24,7 +24,7 @@ extension SessionDriver<HubSession> {
     /// Sends a message to which the server doesn't respond, as soon as the server has read enough of what was sent before. Over HTTP, waits until
     /// the server has taken it.
     @inline(__always)  // An asynchronous function that isn't inlined switches the task.
-    func sendWhenPossible(_ message: WebSocketMessage) async throws(HubError) {
+    func sendWhenPossible(_ message: TransportMessage) async throws(HubError) {
         if Task.isCancelled { throw .cancelled }
         // Usually, it is a WebSocket, and nothing waits. Another asynchronous call would cost as much as the sending itself.
         let isSent = try self.sendIfPossible(message) { session, now throws(HubError) in
@@ -68,7 +68,7 @@ extension SessionDriver<HubSession> {
     /// - Parameter connection: Returns the connection for the message, or `nil` if much output waits.
     @inline(__always)  // As above.
     func sendWhenPossible(
-        _ message: WebSocketMessage, on connection: (inout HubSession, Instant) throws(HubError) -> ConnectionID?
+        _ message: TransportMessage, on connection: (inout HubSession, Instant) throws(HubError) -> ConnectionID?
     ) async throws(HubError) {
         if Task.isCancelled { throw .cancelled }
         if try self.sendIfPossible(message, on: connection) { return }
@@ -78,7 +78,7 @@ extension SessionDriver<HubSession> {
     /// Sends a message, or returns `false` if much output waits.
     @inline(__always)
     private func sendIfPossible(
-        _ message: WebSocketMessage, on connection: (inout HubSession, Instant) throws(HubError) -> ConnectionID?
+        _ message: TransportMessage, on connection: (inout HubSession, Instant) throws(HubError) -> ConnectionID?
     ) throws(HubError) -> Bool {
         var (isSent, sendsWithEffects) = (false, false)
         try self.send { session throws(HubError) in

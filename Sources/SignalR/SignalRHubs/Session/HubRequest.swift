@@ -13,7 +13,7 @@ package enum HubRequest: Sendable {
     ///   - asksForToken: Whether the application is asked for another access token, once for each request that is answered with the status 401:
     ///     there is a provider of tokens, and the token is its own.
     ///   - sendsAfterRedirect: Whether a request that is redirected to another origin has the header fields there, without credentials.
-    case http(any HTTPConnectionRules, headers: HTTPHeaders, asksForToken: Bool, sendsAfterRedirect: Bool)
+    case http(any HTTPMessageConnectionRules, headers: HTTPHeaders, asksForToken: Bool, sendsAfterRedirect: Bool)
 }
 
 /// The requests that the connections over HTTP of a hub have in common.
@@ -54,7 +54,7 @@ package struct HubHTTPRequests: Sendable {
     ///
     /// - Parameter ping: What takes the place of a ping of WebSockets, which the server could not read; `nil` for nothing: the answer to an empty
     ///   body shows that the server is there.
-    func post(_ messages: ArraySlice<WebSocketMessage>, ping: HubMessage?) -> (request: HTTPRequest, count: Int) {
+    func post(_ messages: ArraySlice<TransportMessage>, ping: HubMessage?) -> (request: HTTPRequest, count: Int) {
         var (body, count) = ([UInt8](), 0)
         for message in messages {
             // A later message that is smaller must not overtake this one.
@@ -75,7 +75,7 @@ package struct HubHTTPRequests: Sendable {
 }
 
 /// A connection over Server-Sent Events: one response with the messages of the server, and requests with those of the client.
-package struct HubStreamRules: HTTPConnectionRules {
+package struct HubStreamRules: HTTPMessageConnectionRules {
     private static let contentType = "text/event-stream"
     /// The size of the messages that servers keep for a client that reads slowly, in bytes.
     private static let waitingBytes = 4 << 20
@@ -127,7 +127,7 @@ package struct HubStreamRules: HTTPConnectionRules {
         .end(.transport(TransportError(.closed, "The server ended the response.")))
     }
 
-    package func sendingRequest(_ messages: ArraySlice<WebSocketMessage>) -> (request: HTTPRequest, count: Int) {
+    package func sendingRequest(_ messages: ArraySlice<TransportMessage>) -> (request: HTTPRequest, count: Int) {
         self.requests.post(messages, ping: .ping)
     }
 
@@ -138,7 +138,7 @@ package struct HubStreamRules: HTTPConnectionRules {
 }
 
 /// A connection over long polling: requests that the server answers when it has messages, and requests with those of the client.
-package struct HubPollingRules: HTTPConnectionRules {
+package struct HubPollingRules: HTTPMessageConnectionRules {
     private let requests: HubHTTPRequests
     private let pollTimeout: Duration
     private var polls = 0
@@ -190,7 +190,7 @@ package struct HubPollingRules: HTTPConnectionRules {
     package func hasMessages(_ batch: borrowing MessageBatch) -> Bool { !batch.entries.isEmpty && self.check.hasMessage }
 
     /// After a ping, ASP.NET Core ends a connection that sends no others within its limit, which no client does over long polling.
-    package func sendingRequest(_ messages: ArraySlice<WebSocketMessage>) -> (request: HTTPRequest, count: Int) {
+    package func sendingRequest(_ messages: ArraySlice<TransportMessage>) -> (request: HTTPRequest, count: Int) {
         self.requests.post(messages, ping: nil)
     }
 

@@ -95,7 +95,7 @@ extension HubSession {
     ///   - message: The invocation with this number.
     ///   - waiter: The caller.
     package mutating func invoke(
-        _ id: UInt64, _ target: String, _ message: WebSocketMessage, _ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>
+        _ id: UInt64, _ target: String, _ message: TransportMessage, _ waiter: WaiterID, now: Instant, _ effects: inout Effects<Self>
     ) {
         guard let connection = self.connection.established else { return effects.resume(waiter, .failure(self.notConnected)) }
         self.callers[waiter.rawValue] = id

@@ -61,14 +61,14 @@ extension HubSession {
     package var sendsWithEffects: Bool { self.frames != EventRoutes.none }
 
     /// Sends a message, and delivers it to the consumers of messages.
-    package mutating func send(_ message: WebSocketMessage, on id: ConnectionID, _ effects: inout Effects<Self>) {
+    package mutating func send(_ message: TransportMessage, on id: ConnectionID, _ effects: inout Effects<Self>) {
         effects.commands.append(.send(id, message))
         self.trace(.sent, message.kind, message.bytes[...], &effects)
     }
 
     // Mutating, as calling another method of an `inout` value copies it, which costs more than reading a message.
     mutating func trace(
-        _ direction: TracedFrame.Direction, _ kind: WebSocketMessage.Kind, _ bytes: @autoclosure () -> ArraySlice<UInt8>,
+        _ direction: TracedFrame.Direction, _ kind: TransportMessage.Kind, _ bytes: @autoclosure () -> ArraySlice<UInt8>,
         _ effects: inout Effects<Self>
     ) {
         guard !effects.routes.isEmpty(self.frames) else { return }

@@ -13,7 +13,7 @@ extension HubSession {
         let endpoint = HubNegotiation.connectEndpoint(self.attempt.endpoint, token: self.attempt.connectionToken)
         let requests = HubHTTPRequests(endpoint, self.options.format, connectTimeout: self.options.connectTimeout)
         let headers = self.headers(for: self.attempt.endpoint, token: self.attempt.accessToken)
-        let rules: any HTTPConnectionRules
+        let rules: any HTTPMessageConnectionRules
         switch self.attempt.transport {
         case .webSockets, nil:
             return .webSocket(
@@ -31,7 +31,7 @@ extension HubSession {
     }
 
     /// The header fields of the next request of a connection over HTTP; `nil` if the connection is over, or closing.
-    package func requestHeaders(of id: ConnectionID) -> HTTPConnection.Environment.Fields? {
+    package func requestHeaders(of id: ConnectionID) -> HTTPMessageConnection.Environment.Fields? {
         guard self.isInUse(id) else { return nil }
         let headers = self.headers(for: self.attempt.endpoint, token: self.attempt.accessToken)
         return (Self.withoutAccept(headers), self.attempt.tokenGeneration)

@@ -119,10 +119,10 @@ extension HubSession {
     /// Numbers and stores a message until the server has acknowledged it, if the connection can be resumed.
     ///
     /// - Returns: Whether to send the message. Otherwise, it is sent when the connection is resumed.
-    package mutating func store(_ message: WebSocketMessage) -> Bool { self.resumable?.buffer.append(message) ?? true }
+    package mutating func store(_ message: TransportMessage) -> Bool { self.resumable?.buffer.append(message) ?? true }
 
     /// Sends a message that counts, now or when the connection is resumed.
-    package mutating func sendCounted(_ message: WebSocketMessage, on id: ConnectionID, _ effects: inout Effects<Self>) {
+    package mutating func sendCounted(_ message: TransportMessage, on id: ConnectionID, _ effects: inout Effects<Self>) {
         if self.store(message) { self.send(message, on: id, &effects) }
     }
 

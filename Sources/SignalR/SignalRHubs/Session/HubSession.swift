@@ -149,7 +149,7 @@ package struct HubSession: ConfigurableSession {
     package private(set) var state = HubState.stopped(nil)
     var attempt: Attempt
     /// The cookies of the servers, for all attempts. The connections over HTTP, which send and receive cookies as well, share them.
-    package let cookies = HTTPClient.Cookies()
+    package let cookies = RedirectingHTTP.Cookies()
     /// The use of the bytes that were received last.
     var found = Found.nothing
     var handshakeBuffer = HubHandshake.Buffer()
@@ -343,10 +343,10 @@ package struct HubSession: ConfigurableSession {
         effects.log(.debug, "connection \(id): connecting to \(self.options.endpoint)")
     }
 
-    package func ping(now: Instant) -> WebSocketMessage { HubMessageWriter.message(.ping, self.options.format) }
+    package func ping(now: Instant) -> TransportMessage { HubMessageWriter.message(.ping, self.options.format) }
     /// The server doesn't answer a ping of the protocol, but its WebSocket answers a ping frame, and a request has an answer.
-    package func probe(now: Instant) -> WebSocketMessage { WebSocketMessage(.ping, []) }
-    package mutating func pinged(_ message: WebSocketMessage, now: Instant, _ effects: inout Effects<Self>) {
+    package func probe(now: Instant) -> TransportMessage { TransportMessage(.ping, []) }
+    package mutating func pinged(_ message: TransportMessage, now: Instant, _ effects: inout Effects<Self>) {
         self.trace(.sent, message.kind, message.bytes[...], &effects)
     }
 
@@ -359,7 +359,7 @@ package struct HubSession: ConfigurableSession {
         case .beginHandshake: break
         }
         let request = HubHandshake.request(self.options.format, version: self.protocolVersion)
-        self.send(WebSocketMessage(self.options.format.messageKind, request), on: id, &effects)
+        self.send(TransportMessage(self.options.format.messageKind, request), on: id, &effects)
     }
 
     /// The server has accepted the handshake.

@@ -9,9 +9,9 @@ struct HubContext: Sendable {
     let clientResultTimeout: Duration
 
     /// Calls a method of several clients.
-    func send(to target: HubTarget, _ message: (HubFormat) throws -> WebSocketMessage) throws {
+    func send(to target: HubTarget, _ message: (HubFormat) throws -> TransportMessage) throws {
         // Encoded once for each format, and outside the lock.
-        var messages: [HubFormat: WebSocketMessage] = [:]
+        var messages: [HubFormat: TransportMessage] = [:]
         for format in self.driver.read({ $0.formats(of: self.hub) }) { messages[format] = try message(format) }
         if messages.isEmpty { return }
         self.driver.step { machine, now, effects in machine.send(messages, to: target, of: self.hub, now: now, &effects) }
@@ -20,14 +20,14 @@ struct HubContext: Sendable {
     /// Encodes a call to which clients don't respond.
     static func message<each Argument: Encodable>(
         _ method: String, _ arguments: repeat each Argument, as format: HubFormat
-    ) throws -> WebSocketMessage {
+    ) throws -> TransportMessage {
         try HubMessageWriter.invocation(of: method, format) {
             try HubValueCoder(format).appendArguments(repeat each arguments, to: &$0)
         }
     }
 
     /// Encodes a call with arguments whose number isn't known to the compiler, to which clients don't respond.
-    static func message(_ method: String, values: [JSONValue], as format: HubFormat) throws -> WebSocketMessage {
+    static func message(_ method: String, values: [JSONValue], as format: HubFormat) throws -> TransportMessage {
         let arguments = try HubValueCoder(format).arguments(of: values)
         return HubMessageWriter.invocation(of: method, format) { $0 += arguments.bytes }
     }
@@ -240,7 +240,7 @@ public struct HubClientProxy: Sendable {
     /// The format of the client's messages; `nil` if it isn't connected.
     private var format: HubFormat? { self.context.driver.read { $0.format(of: self.connectionID, self.context.hub) } }
 
-    private func send(_ message: WebSocketMessage) async throws {
+    private func send(_ message: TransportMessage) async throws {
         let (driver, hub) = (self.context.driver, self.context.hub)
         do throws(SignalRServerMachine.Failure) {
             try await driver.sendWhenWritable(awaitsPeer: false) { () throws(SignalRServerMachine.Failure) in

@@ -169,7 +169,7 @@ struct HubInvocationContext: Sendable {
         }
     }
 
-    private func send(_ message: WebSocketMessage) async throws {
+    private func send(_ message: TransportMessage) async throws {
         try await self.driver.sendWhenWritable(awaitsPeer: false) { () throws(SignalRServerMachine.Failure) in
             var result = SignalRServerMachine.SendResult.ended
             self.driver.step { machine, now, effects in result = machine.send(message, of: self.call, now: now, &effects) }

@@ -97,7 +97,7 @@ extension SignalRServerMachine {
 
     /// Sends a message of a running call.
     mutating func send(
-        _ message: WebSocketMessage, of call: HubCall, now: Instant, _ effects: inout Effects<Self>
+        _ message: TransportMessage, of call: HubCall, now: Instant, _ effects: inout Effects<Self>
     ) -> SendResult {
         let (id, limit) = (call.connection.id, self.storedByteLimit)
         var step: Established.SendStep?

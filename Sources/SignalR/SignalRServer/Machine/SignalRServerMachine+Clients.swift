@@ -37,11 +37,11 @@ extension SignalRServerMachine {
     ///
     /// - Parameter messages: The message in each format. A connection with another one is newer than the call, and doesn't receive it.
     mutating func send(
-        _ messages: [HubFormat: WebSocketMessage], to target: HubTarget, of hub: HubID, now: Instant, _ effects: inout Effects<Self>
+        _ messages: [HubFormat: TransportMessage], to target: HubTarget, of hub: HubID, now: Instant, _ effects: inout Effects<Self>
     ) {
         let limit = self.storedByteLimit
         for id in self.recipients(target, hub).sorted() {
-            let sent = self.updateConnected(id) { established -> (step: Established.SendStep, message: WebSocketMessage)? in
+            let sent = self.updateConnected(id) { established -> (step: Established.SendStep, message: TransportMessage)? in
                 guard let message = messages[established.info.format] else { return nil }
                 return (established.send(message, limit: limit, now: now), message)
             }
@@ -53,7 +53,7 @@ extension SignalRServerMachine {
     ///
     /// - Returns: `false` if the message wasn't sent, because much output waits for the client. Wait before sending it.
     mutating func send(
-        _ message: WebSocketMessage, to connectionID: String, of hub: HubID, now: Instant, _ effects: inout Effects<Self>
+        _ message: TransportMessage, to connectionID: String, of hub: HubID, now: Instant, _ effects: inout Effects<Self>
     ) -> Bool {
         guard let id = self.hubs[hub.rawValue].connections[ByteString(connectionID)] else { return true }
         let limit = self.storedByteLimit

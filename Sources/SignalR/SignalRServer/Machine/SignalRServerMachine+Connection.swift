@@ -219,7 +219,7 @@ extension SignalRServerMachine.Connection.State {
     /// - Parameter messageLimit: The limit of a new reader: an incomplete message follows again.
     /// - Returns: The message that the client needs first, and the messages that it may not have received; `nil` if the connection can't
     ///   continue.
-    mutating func resume(messageLimit: Int, now: Instant) -> (sequence: HubMessage, messages: [WebSocketMessage])? {
+    mutating func resume(messageLimit: Int, now: Instant) -> (sequence: HubMessage, messages: [TransportMessage])? {
         guard var established = self.updateConnected({ $0 }), let (sequence, messages) = established.buffer?.resume() else { return nil }
         established.reader = HubMessageReader(established.info.format, messageLimit: messageLimit)
         established.isWritingPaused = false
@@ -409,7 +409,7 @@ extension SignalRServerMachine.Established {
     /// Records that a message is sent, which stateful reconnect counts.
     ///
     /// - Parameter limit: The number of stored bytes that ends the connection: callers that send to this client alone wait earlier.
-    mutating func send(_ message: WebSocketMessage, limit: Int, now: Instant) -> SendStep {
+    mutating func send(_ message: TransportMessage, limit: Int, now: Instant) -> SendStep {
         if let byteCount = self.buffer?.byteCount {
             guard byteCount <= limit else { return .exceedsLimit }
             guard self.buffer?.append(message) != false else { return .store }

@@ -20,7 +20,7 @@ extension SignalRServerMachine {
     }
 
     private mutating func received(
-        _ bytes: UnsafeRawBufferPointer, _ kind: WebSocketMessage.Kind, from id: ConnectionID, now: Instant,
+        _ bytes: UnsafeRawBufferPointer, _ kind: TransportMessage.Kind, from id: ConnectionID, now: Instant,
         _ effects: inout Effects<Self>
     ) {
         switch self.connections[id]?.state.phase {
@@ -36,20 +36,20 @@ extension SignalRServerMachine {
     }
 
     private func reportReceived(
-        _ bytes: UnsafeRawBufferPointer, _ kind: WebSocketMessage.Kind, from id: ConnectionID, _ effects: inout Effects<Self>
+        _ bytes: UnsafeRawBufferPointer, _ kind: TransportMessage.Kind, from id: ConnectionID, _ effects: inout Effects<Self>
     ) {
         guard !effects.routes.isEmpty(self.eventRoute), let connection = self.connections[id] else { return }
         let excerpt = bytes.prefix(max(0, self.configuration.messageLimit))
         // The body of a request doesn't say what it is: only the format does.
         let isText = kind == .text || connection.transport != .webSockets && connection.format != .messagePack
-        let message = isText ? WebSocketMessage.text(String(decoding: excerpt, as: UTF8.self)) : .binary(Array(excerpt))
+        let message = isText ? TransportMessage.text(String(decoding: excerpt, as: UTF8.self)) : .binary(Array(excerpt))
         effects.deliver(.received(connectionID: connection.connectionID, message), on: self.eventRoute)
     }
 
     // MARK: Handshake
 
     private mutating func receivedHandshake(
-        _ bytes: UnsafeRawBufferPointer, _ kind: WebSocketMessage.Kind, from id: ConnectionID, now: Instant,
+        _ bytes: UnsafeRawBufferPointer, _ kind: TransportMessage.Kind, from id: ConnectionID, now: Instant,
         _ effects: inout Effects<Self>
     ) {
         guard case .handshaking(var handshake)? = self.connections[id]?.state else { return }
@@ -73,7 +73,7 @@ extension SignalRServerMachine {
                     + "'\(format.transferFormat)' transfer format."
                 return self.rejectHandshake(id, text, kind, &effects)
             }
-            effects.commands.append(.send(id, WebSocketMessage(format.messageKind, HubHandshake.response(error: nil))))
+            effects.commands.append(.send(id, TransportMessage(format.messageKind, HubHandshake.response(error: nil))))
             self.establish(id, format, version: request.version, now: now, &effects)
             guard consumed < bytes.count else { return }
             self.receivedMessages(UnsafeRawBufferPointer(rebasing: bytes[consumed...]), kind, from: id, now: now, &effects)
@@ -98,15 +98,15 @@ extension SignalRServerMachine {
     }
 
     /// - Parameter kind: The kind of the client's message, which the client also understands as a response.
-    mutating func rejectHandshake(_ id: ConnectionID, _ error: String, _ kind: WebSocketMessage.Kind, _ effects: inout Effects<Self>) {
-        effects.commands.append(.send(id, WebSocketMessage(kind, HubHandshake.response(error: error))))
+    mutating func rejectHandshake(_ id: ConnectionID, _ error: String, _ kind: TransportMessage.Kind, _ effects: inout Effects<Self>) {
+        effects.commands.append(.send(id, TransportMessage(kind, HubHandshake.response(error: error))))
         self.closeFrame(id, error: error, .normal, &effects)
     }
 
     // MARK: Messages
 
     private mutating func receivedMessages(
-        _ bytes: UnsafeRawBufferPointer, _ kind: WebSocketMessage.Kind, from id: ConnectionID, now: Instant,
+        _ bytes: UnsafeRawBufferPointer, _ kind: TransportMessage.Kind, from id: ConnectionID, now: Instant,
         _ effects: inout Effects<Self>
     ) {
         // Taken out, so that the messages can change the machine while the reader reads.

@@ -315,14 +315,14 @@ struct SignalRServerMachine: EmbeddedServerMachine {
     // MARK: Sending
 
     /// Sends a message on a connection that isn't closing.
-    mutating func send(_ message: WebSocketMessage, to id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+    mutating func send(_ message: TransportMessage, to id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         let limit = self.storedByteLimit
         guard let step = self.updateConnected(id, { $0.send(message, limit: limit, now: now) }) else { return }
         self.perform(step, message, id, now: now, &effects)
     }
 
     /// Sends a message that stateful reconnect doesn't count, unless the connection is closing or has no socket.
-    mutating func sendUncounted(_ message: WebSocketMessage, to id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
+    mutating func sendUncounted(_ message: TransportMessage, to id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) {
         // The pending timer fires earlier than the new deadline, and is set again then.
         guard let socket = self.sockets.socket(of: id), self.updateConnected(id, { $0.heartbeat.sent(now: now) }) != nil else { return }
         effects.commands.append(.send(socket, message))
@@ -330,7 +330,7 @@ struct SignalRServerMachine: EmbeddedServerMachine {
 
     /// Performs a step of sending.
     mutating func perform(
-        _ step: Established.SendStep, _ message: WebSocketMessage, _ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
+        _ step: Established.SendStep, _ message: TransportMessage, _ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>
     ) {
         switch step {
         case .send(let resumesReading):

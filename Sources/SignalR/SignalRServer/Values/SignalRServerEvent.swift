@@ -21,7 +21,7 @@ public enum SignalRServerEvent: Sendable, Hashable {
     case disconnected(hub: String, connectionID: String, CloseReason)
     /// The server received a WebSocket message, or the body of a request over another transport. Messages on a silent connection aren't
     /// reported. A message longer than ``SignalRServerConfiguration/messageLimit`` is cut.
-    case received(connectionID: String, WebSocketMessage)
+    case received(connectionID: String, TransportMessage)
     /// A method was called.
     case invoked(connectionID: String, method: String)
     /// A method returned, or its stream ended; or it failed with an error, which the client received if it expected a response.

@@ -61,7 +61,7 @@ struct ListenerLimitTests {
         func messageLimit(for request: HTTPRequestHead) -> Int? { 100 }
         func bodyLimit(for request: HTTPRequestHead) -> Int? { request.path == "/large" ? nil : 100 }
 
-        func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+        func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
             self.handler.accepted(connection, id: id, request: request)
         }
     }

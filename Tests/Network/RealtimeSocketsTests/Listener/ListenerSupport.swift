@@ -11,7 +11,7 @@ final class TestHandler: ListenerHandler {
 
     private let respond: Respond
     private let decide: @Sendable (HTTPRequestHead) -> UpgradeDecision
-    private let onAccepted: @Sendable (any WebSocketConnection, ConnectionID) -> Void
+    private let onAccepted: @Sendable (any MessageConnection, ConnectionID) -> Void
     let events = SocketEvents()
     let requests = Lock<[(head: HTTPRequestHead, body: [UInt8])]>([])
 
@@ -20,7 +20,7 @@ final class TestHandler: ListenerHandler {
             responder.respond(HTTPResponse(status: 200, text: "\(head.method) \(head.target) \(String(decoding: body, as: UTF8.self))"))
         },
         decide: @escaping @Sendable (HTTPRequestHead) -> UpgradeDecision = { _ in .accept(subprotocol: nil) },
-        onAccepted: @escaping @Sendable (any WebSocketConnection, ConnectionID) -> Void = { _, _ in }
+        onAccepted: @escaping @Sendable (any MessageConnection, ConnectionID) -> Void = { _, _ in }
     ) {
         self.decide = decide
         self.onAccepted = onAccepted
@@ -34,7 +34,7 @@ final class TestHandler: ListenerHandler {
 
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { self.decide(request) }
 
-    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         self.events.connections.withLock { $0.append(connection) }
         self.onAccepted(connection, id)
         return self.events
@@ -42,8 +42,8 @@ final class TestHandler: ListenerHandler {
 }
 
 /// Records the events of WebSockets, in order.
-final class SocketEvents: WebSocketEvents {
-    let connections = Lock<[any WebSocketConnection]>([])
+final class SocketEvents: MessageEvents {
+    let connections = Lock<[any MessageConnection]>([])
     let log = Log<String>()
 
     func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.log.add("opened") }

@@ -98,7 +98,7 @@ struct ListenerWebSocketTests {
             await handler.events.log.wait(1)
             client.stream.pauseReading()
             let connection = try #require(handler.events.connections.withLock { $0.first })
-            let message = WebSocketMessage.binary([UInt8](repeating: 7, count: 64 << 10))
+            let message = TransportMessage.binary([UInt8](repeating: 7, count: 64 << 10))
             // Far more than the system's buffers take.
             for _ in 0..<1024 {
                 connection.enqueue(message)

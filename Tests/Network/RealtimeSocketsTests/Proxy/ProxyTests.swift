@@ -15,7 +15,7 @@ struct ProxyTests {
     private static let wires = [false] + Requirement.openSSL.cases([true])
 
     /// Records the events of a client's WebSocket.
-    private final class Events: WebSocketEvents {
+    private final class Events: MessageEvents {
         enum Event: Sendable, Equatable {
             case opened
             case text(String)
@@ -55,7 +55,7 @@ struct ProxyTests {
 
     private static func webSocket(
         _ endpoint: Endpoint, _ proxy: ProxyConfiguration, timeout: Duration = .seconds(600), loop: EventLoop = .shared
-    ) -> (connection: any WebSocketConnection, events: Events) {
+    ) -> (connection: any MessageConnection, events: Events) {
         let events = Events()
         let transport = SocketWebSocketTransport(tls: .trustingTestRoot, proxy: proxy, loop: loop)
         let request = WebSocketRequest(endpoint, timeout: timeout)

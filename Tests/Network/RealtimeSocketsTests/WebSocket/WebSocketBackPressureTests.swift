@@ -6,7 +6,7 @@ import Testing
 @testable import RealtimeSockets
 
 /// The events of a WebSocket, and the most bytes that waited to be sent.
-private final class GaugedEvents: WebSocketEvents {
+private final class GaugedEvents: MessageEvents {
     enum Event: Sendable, Equatable {
         case opened, paused, resumed
         case closed(TransportError.Code?)
@@ -110,7 +110,7 @@ private final class GaugedServer: ListenerHandler {
     func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) { responder.respond(HTTPResponse(status: 404)) }
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
 
-    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         self.events.connection.withLock { $0 = connection as? SocketWebSocket }
         return self.events
     }
@@ -280,7 +280,7 @@ struct WebSocketBackPressureTests {
 
     /// Runs `body` with a client whose server has paused reading.
     private func withIdleServer(
-        _ events: GaugedEvents, limits: OutputLimits = Self.patient, _ body: (SocketWebSocket, any WebSocketConnection) async throws -> Void
+        _ events: GaugedEvents, limits: OutputLimits = Self.patient, _ body: (SocketWebSocket, any MessageConnection) async throws -> Void
     ) async throws {
         let loop = try EventLoop("test-client")
         let handler = TestHandler(onAccepted: { connection, _ in connection.pauseReading() })

@@ -9,7 +9,7 @@ import Testing
     struct Stream: Sendable, CustomTestStringConvertible {
         var testDescription: String
         var bytes: [UInt8]
-        var messages: [WebSocketMessage]
+        var messages: [TransportMessage]
         var role = WebSocketRole.client
     }
 
@@ -30,13 +30,13 @@ import Testing
             testDescription: "pings between fragments",
             bytes: frame(0x01, "he") + frame(0x89, "p1") + frame(0x00, "l") + frame(0x8A, "p2") + frame(0x89) + frame(0x80, "lo"),
             messages: [
-                WebSocketMessage(.ping, Array("p1".utf8)), WebSocketMessage(.pong, Array("p2".utf8)), WebSocketMessage(.ping, []),
+                TransportMessage(.ping, Array("p1".utf8)), TransportMessage(.pong, Array("p2".utf8)), TransportMessage(.ping, []),
                 .text("hello"),
             ]),
         Stream(
             testDescription: "characters split between fragments",
             bytes: frame(0x01, [0xCE]) + frame(0x00, [0xBA, 0xF0, 0x9F]) + frame(0x89, [0xFF]) + frame(0x80, [0x98, 0x80]),
-            messages: [WebSocketMessage(.ping, [0xFF]), .text("κ😀")]),
+            messages: [TransportMessage(.ping, [0xFF]), .text("κ😀")]),
         Stream(
             testDescription: "lengths around the limit of a short header",
             bytes: frame(0x82, [UInt8](repeating: 1, count: 125)) + frame(0x82, [UInt8](repeating: 2, count: 126))
@@ -46,7 +46,7 @@ import Testing
             testDescription: "masked frames of all kinds",
             bytes: frame(0x81, "price", key: key) + frame(0x02, [9, 8, 7, 6, 5], key: [1, 2, 3, 4]) + frame(0x89, "?", key: [0, 0, 0, 0])
                 + frame(0x80, [4, 3, 2], key: [255, 0, 255, 0]),
-            messages: [.text("price"), WebSocketMessage(.ping, Array("?".utf8)), .binary([9, 8, 7, 6, 5, 4, 3, 2])], role: .server),
+            messages: [.text("price"), TransportMessage(.ping, Array("?".utf8)), .binary([9, 8, 7, 6, 5, 4, 3, 2])], role: .server),
     ]
 
     @Test(arguments: streams) func `messages are decoded independently of how the input is split`(_ stream: Stream) {
@@ -97,7 +97,7 @@ import Testing
     ]
 
     @Test(arguments: violations) func `a violation of the protocol ends the stream after the messages before it`(_ violation: Violation) {
-        let before: [WebSocketMessage] = [.text("before"), .binary([1])]
+        let before: [TransportMessage] = [.text("before"), .binary([1])]
         let key: [UInt8]? = violation.role == .server ? Self.key : nil
         let bytes = frame(0x81, "before", key: key) + frame(0x82, [1], key: key) + violation.bytes + frame(0x81, "after", key: key)
         let whole = decode([bytes], role: violation.role)

@@ -13,7 +13,7 @@ import Testing
     @Test(arguments: lengths) func `frames are encoded as in the examples of the RFC`(_ length: Int) {
         let payload = self.payload(length)
         let key: [UInt8] = [0x01, 0x80, 0xFE, 0x5A]
-        for (kind, first) in [(.text, 0x81), (.binary, 0x82)] as [(WebSocketMessage.Kind, UInt8)] {
+        for (kind, first) in [(.text, 0x81), (.binary, 0x82)] as [(TransportMessage.Kind, UInt8)] {
             var output: [UInt8] = [0xAA]
             FrameEncoder.append(kind, payload, mask: 0x5AFE_8001, to: &output)
             FrameEncoder.append(kind, payload, mask: nil, to: &output)
@@ -22,10 +22,10 @@ import Testing
     }
 
     @Test(arguments: lengths) func `encoded messages are decoded to the same messages`(_ length: Int) {
-        let messages: [WebSocketMessage] = [
-            WebSocketMessage(.text, self.payload(length)), .binary(self.payload(length)),
-            WebSocketMessage(.ping, self.payload(min(length, 125))),
-            WebSocketMessage(.pong, self.payload(min(length, 125))),
+        let messages: [TransportMessage] = [
+            TransportMessage(.text, self.payload(length)), .binary(self.payload(length)),
+            TransportMessage(.ping, self.payload(min(length, 125))),
+            TransportMessage(.pong, self.payload(min(length, 125))),
         ]
         for (role, mask) in [(.server, 0x8123_4567), (.client, nil)] as [(WebSocketRole, UInt32?)] {
             var output: [UInt8] = []

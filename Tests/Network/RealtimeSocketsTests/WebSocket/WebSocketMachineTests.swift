@@ -10,7 +10,7 @@ import Testing
         var role: WebSocketRole
         var output: [UInt8] = []
         var now = Instant(nanoseconds: 1_000_000_000)
-        var messages: [WebSocketMessage] = []
+        var messages: [TransportMessage] = []
 
         init(_ role: WebSocketRole) {
             self.role = role
@@ -33,7 +33,7 @@ import Testing
             return result
         }
 
-        mutating func send(_ message: WebSocketMessage) -> WebSocketMachine.SendResult {
+        mutating func send(_ message: TransportMessage) -> WebSocketMachine.SendResult {
             self.machine.send(message, output: &self.output)
         }
 
@@ -67,7 +67,7 @@ import Testing
 
     @Test(arguments: roles) func `messages are sent and received`(_ role: WebSocketRole) {
         var peer = Peer(role)
-        let messages: [WebSocketMessage] = [.text("hello"), .binary([1, 2]), WebSocketMessage(.ping, [3]), WebSocketMessage(.pong, [])]
+        let messages: [TransportMessage] = [.text("hello"), .binary([1, 2]), TransportMessage(.ping, [3]), TransportMessage(.pong, [])]
         for message in messages { expectEqual(peer.send(message), .appended) }
         expectEqual(peer.written(), Decoded(messages: messages))
         expectEqual(peer.receive(peer.frame(0x81, Array("hi".utf8))), Self.none)
@@ -78,15 +78,15 @@ import Testing
 
     @Test func `a ping or pong of more than 125 bytes is not sent`() {
         var peer = Peer(.client)
-        expectEqual(peer.send(WebSocketMessage(.ping, [UInt8](repeating: 0, count: 126))), .tooLong)
-        expectEqual(peer.send(WebSocketMessage(.pong, [UInt8](repeating: 0, count: 126))), .tooLong)
+        expectEqual(peer.send(TransportMessage(.ping, [UInt8](repeating: 0, count: 126))), .tooLong)
+        expectEqual(peer.send(TransportMessage(.pong, [UInt8](repeating: 0, count: 126))), .tooLong)
         expect(peer.output.isEmpty)
     }
 
     @Test(arguments: roles) func `every ping in a read gets a pong, in order`(_ role: WebSocketRole) {
         var peer = Peer(role)
         _ = peer.receive(peer.frame(0x89, [1]) + peer.frame(0x89, [2]) + peer.frame(0x81, [0x61]) + peer.frame(0x8A, [3]))
-        expectEqual(peer.written(), Decoded(messages: [WebSocketMessage(.pong, [1]), WebSocketMessage(.pong, [2])]))
+        expectEqual(peer.written(), Decoded(messages: [TransportMessage(.pong, [1]), TransportMessage(.pong, [2])]))
         expectEqual(peer.messages.count, 4)
     }
 
@@ -98,7 +98,7 @@ import Testing
         expectEqual(peer.output.count, unsent)
         _ = peer.written()
         peer.machine.drained(output: &peer.output)
-        expectEqual(peer.written(), Decoded(messages: [WebSocketMessage(.pong, [200])]))
+        expectEqual(peer.written(), Decoded(messages: [TransportMessage(.pong, [200])]))
         peer.machine.drained(output: &peer.output)
         expect(peer.output.isEmpty)
     }
@@ -130,7 +130,7 @@ import Testing
         expect(!peer.machine.isOpen)
         // Messages that the peer sent before it received our close frame are delivered, but its pings get no pong.
         expectEqual(peer.receive(peer.frame(0x81, [0x61]) + peer.frame(0x89)), Self.none)
-        expectEqual(peer.messages, [.text("a"), WebSocketMessage(.ping, [])])
+        expectEqual(peer.messages, [.text("a"), TransportMessage(.ping, [])])
         let step = peer.receive(peer.closeFrame(1001))
         expectEqual(step, WebSocketMachine.Step(closed: .requested, socket: role == .server ? .finishWriting : .keep))
         expect(peer.output.isEmpty)
@@ -162,7 +162,7 @@ import Testing
     @Test func `the pong for a ping in the same read as a close frame is sent first`() {
         var peer = Peer(.client)
         _ = peer.receive(peer.frame(0x89, [7]) + peer.closeFrame(1000))
-        expectEqual(peer.written(), Decoded(messages: [WebSocketMessage(.pong, [7])], end: .close(.normal, "")))
+        expectEqual(peer.written(), Decoded(messages: [TransportMessage(.pong, [7])], end: .close(.normal, "")))
     }
 
     @Test func `a peer that does not respond to a close frame is dropped`() {

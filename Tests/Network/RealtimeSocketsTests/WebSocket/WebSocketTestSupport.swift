@@ -20,7 +20,7 @@ func closeFrame(_ code: UInt16, _ reason: String = "", key: [UInt8]? = nil) -> [
 
 /// The messages and the end that a decoder returned for a stream.
 struct Decoded: Equatable {
-    var messages: [WebSocketMessage] = []
+    var messages: [TransportMessage] = []
     var end: FrameDecoder.End?
 
     /// The close code for a violation.

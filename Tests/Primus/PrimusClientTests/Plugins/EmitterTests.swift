@@ -347,11 +347,11 @@ import Testing
     /// JSON, as a parser of the application.
     private struct Own: PrimusParser {
         let name = "own"
-        func encode(_ value: PrimusValue) throws -> WebSocketMessage {
+        func encode(_ value: PrimusValue) throws -> TransportMessage {
             let text = try JSONValueEncoder().encodeToString(value)
             return .binary(Array("own:\(text)".utf8))
         }
-        func decode(_ packet: WebSocketMessage) throws -> PrimusValue {
+        func decode(_ packet: TransportMessage) throws -> PrimusValue {
             try JSONValueDecoder().decode(PrimusValue.self, from: Array(packet.bytes.dropFirst(4)))
         }
     }

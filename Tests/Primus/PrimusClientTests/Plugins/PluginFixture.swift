@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 
 /// A server of Primus that says what a test wants, with the parser `json` and without framing.
-final class PluginServer: ListenerHandler, WebSocketEvents {
+final class PluginServer: ListenerHandler, MessageEvents {
     /// The messages of the client, except those of Primus itself.
     let received = EventRecorder<String>()
     private let connections = RawConnections()
@@ -22,7 +22,7 @@ final class PluginServer: ListenerHandler, WebSocketEvents {
     /// Sends messages, which the client reads together.
     func send(_ texts: String...) { self.connections.send(texts.map { .text($0) }) }
 
-    func send(_ message: WebSocketMessage) { self.connections.send([message]) }
+    func send(_ message: TransportMessage) { self.connections.send([message]) }
 
     func close() { self.connections.close(.goingAway) }
 
@@ -38,7 +38,7 @@ final class PluginServer: ListenerHandler, WebSocketEvents {
 
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
 
-    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         self.connections.accepted(connection, id: id)
         return self
     }

@@ -3,7 +3,7 @@ import RealtimeCoding
 import RealtimeCore
 
 extension PrimusPluginReader {
-    func read(_ message: WebSocketMessage) -> Output { message.bytes.withUnsafeBytes { self.read($0, message.kind) } }
+    func read(_ message: TransportMessage) -> Output { message.bytes.withUnsafeBytes { self.read($0, message.kind) } }
 
     func read(_ text: String) -> Output { self.read(.text(text)) }
 }

@@ -6,15 +6,15 @@ package enum FrameEncoder {
     ///
     /// - Parameter mask: A new random key for a frame of a client; `nil` for a frame of a server.
     @inline(__always)
-    package static func append(_ kind: WebSocketMessage.Kind, _ payload: [UInt8], mask: UInt32?, to output: inout [UInt8]) {
+    package static func append(_ kind: TransportMessage.Kind, _ payload: [UInt8], mask: UInt32?, to output: inout [UInt8]) {
         payload.withUnsafeBytes { Self.append(kind, $0, mask: mask, to: &output) }
     }
 
-    package static func append(_ kind: WebSocketMessage.Kind, _ payload: UnsafeRawBufferPointer, mask: UInt32?, to output: inout [UInt8]) {
+    package static func append(_ kind: TransportMessage.Kind, _ payload: UnsafeRawBufferPointer, mask: UInt32?, to output: inout [UInt8]) {
         Self.append(opcode: Self.opcode(kind), payload, mask: mask, to: &output)
     }
 
-    private static func opcode(_ kind: WebSocketMessage.Kind) -> UInt8 {
+    private static func opcode(_ kind: TransportMessage.Kind) -> UInt8 {
         switch kind {
         case .text: FrameOpcode.text
         case .binary: FrameOpcode.binary
@@ -24,7 +24,7 @@ package enum FrameEncoder {
     }
 
     /// Appends the header of a server's frame, whose payload follows unchanged.
-    package static func appendHeader(_ kind: WebSocketMessage.Kind, count: Int, to output: inout [UInt8]) {
+    package static func appendHeader(_ kind: TransportMessage.Kind, count: Int, to output: inout [UInt8]) {
         output.append(addingCapacity: FrameHeader.maximumSize) { span in
             span.withUnsafeMutableBufferPointer { buffer, initialized in
                 guard let start = UnsafeMutableRawPointer(buffer.baseAddress) else { return }

@@ -94,7 +94,7 @@ package struct WebSocketMachine: Sendable {
     // MARK: Sending
 
     /// Appends a message to `output`.
-    package mutating func send(_ message: WebSocketMessage, output: inout [UInt8]) -> SendResult {
+    package mutating func send(_ message: TransportMessage, output: inout [UInt8]) -> SendResult {
         guard self.isOpen else { return .closed }
         if message.kind == .ping || message.kind == .pong, message.bytes.count > 125 { return .tooLong }
         FrameEncoder.append(message.kind, message.bytes, mask: self.makeMask(), to: &output)
@@ -104,7 +104,7 @@ package struct WebSocketMachine: Sendable {
     /// Appends the header of a message to `output`, for a server whose stream sends the content without a copy.
     ///
     /// - Returns: Whether the content follows.
-    package mutating func sendHeader(of message: WebSocketMessage, output: inout [UInt8]) -> Bool {
+    package mutating func sendHeader(of message: TransportMessage, output: inout [UInt8]) -> Bool {
         guard self.isOpen else { return false }
         FrameEncoder.appendHeader(message.kind, count: message.bytes.count, to: &output)
         return true

@@ -168,7 +168,7 @@ struct PrimusClientOptions: Sendable {
         for field in credentials?.headers ?? [:] { headers[field.name] = field.value }
         for item in credentials?.query ?? [] { endpoint.addQuery(item.name, item.value) }
         let request = HTTPRequest("GET", endpoint, headers: headers)
-        let http = HTTPClient(transports, cookies: HTTPClient.Cookies())
+        let http = RedirectingHTTP(transports, cookies: RedirectingHTTP.Cookies())
         let (result, isLate) = await limit.run { () async -> Result<HTTPResponse, TransportError> in
             do throws(TransportError) {
                 return .success(try await http.send(request, bodyLimit: 64 << 10))

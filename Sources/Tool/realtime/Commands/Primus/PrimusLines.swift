@@ -180,7 +180,7 @@ enum PrimusShown {
     private static let binaryLimit = 2 << 20
 
     /// - Throws: A problem when the value isn't valid, or is too large to be shown.
-    static func value(_ packet: WebSocketMessage, _ coding: PrimusCoding) throws(Problem) -> JSONValue {
+    static func value(_ packet: TransportMessage, _ coding: PrimusCoding) throws(Problem) -> JSONValue {
         if packet.kind == .binary, coding.kind != .json, packet.bytes.count > Self.binaryLimit {
             throw Problem(
                 message: "A message of \(packet.bytes.count) bytes isn't shown: the limit is \(Self.binaryLimit) bytes.", isInvalid: false)

@@ -31,7 +31,7 @@ final class PusherFrameTrace: Sendable {
 
     private func socketID(_ id: ConnectionID) -> String? { self.socketIDs.withLock { $0[id] } }
 
-    private static func socketID(in kind: WebSocketMessage.Kind, _ payload: ArraySlice<UInt8>) -> String? {
+    private static func socketID(in kind: TransportMessage.Kind, _ payload: ArraySlice<UInt8>) -> String? {
         guard kind == .text, let frame = try? JSONValue(parsing: Array(payload)),
             frame["event"]?.string == EventName.connectionEstablished, let data = frame["data"]?.string
         else { return nil }

@@ -23,11 +23,11 @@ package final class SharedBacklog: Sendable {
 
     package var isExceeded: Bool { self.bytes > self.limit }
 
-    func add(_ messages: ArraySlice<WebSocketMessage>) { self.count(messages) { $0.add($1) } }
+    func add(_ messages: ArraySlice<TransportMessage>) { self.count(messages) { $0.add($1) } }
 
-    func remove(_ messages: ArraySlice<WebSocketMessage>) { self.count(messages) { $0.remove($1) } }
+    func remove(_ messages: ArraySlice<TransportMessage>) { self.count(messages) { $0.remove($1) } }
 
-    private func count(_ messages: ArraySlice<WebSocketMessage>, _ change: (inout State, WebSocketMessage) -> Void) {
+    private func count(_ messages: ArraySlice<TransportMessage>, _ change: (inout State, TransportMessage) -> Void) {
         guard !messages.isEmpty else { return }
         self.state.withLock { state in for message in messages { change(&state, message) } }
     }
@@ -45,18 +45,18 @@ extension SharedBacklog.State {
     /// The bytes that a message takes for each client for which it waits.
     private static let overhead = 64
 
-    private static func address(_ message: WebSocketMessage) -> UInt? {
+    private static func address(_ message: TransportMessage) -> UInt? {
         message.bytes.withUnsafeBytes { $0.count < SharedBacklog.sharedSize ? nil : UInt(bitPattern: $0.baseAddress) }
     }
 
-    mutating func add(_ message: WebSocketMessage) {
+    mutating func add(_ message: TransportMessage) {
         self.bytes += Self.overhead
         guard let address = Self.address(message) else { return self.bytes += message.bytes.count }
         self.counts[address, default: 0] += 1
         if self.counts[address] == 1 { self.bytes += message.bytes.count }
     }
 
-    mutating func remove(_ message: WebSocketMessage) {
+    mutating func remove(_ message: TransportMessage) {
         self.bytes -= Self.overhead
         guard let address = Self.address(message) else { return self.bytes -= message.bytes.count }
         guard let count = self.counts[address] else { return }

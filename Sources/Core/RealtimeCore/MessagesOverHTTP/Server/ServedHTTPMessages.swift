@@ -1,20 +1,20 @@
 import RealtimeSystem
 
 /// A server's connection over HTTP requests, which a driver and a fault injector use as any other connection. It performs the commands of an
-/// ``HTTPServedConnectionMachine``.
+/// ``ServedHTTPMessagesMachine``.
 ///
 /// The owner finds the connection of a request, for example by an ID in its address, and passes the request to
 /// ``wait(_:_:)`` or ``receive(_:body:_:)``.
-package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: ServedRequests, AnsweringConnection, TimerClient {
+package final class ServedHTTPMessages<Rules: ServedHTTPMessagesRules>: ServedRequests, AnsweringConnection, TimerClient {
     private struct State: Sendable {
-        var machine: HTTPServedConnectionMachine<Rules>
+        var machine: ServedHTTPMessagesMachine<Rules>
         /// Until the end of the connection.
-        var events: (any WebSocketEvents)?
+        var events: (any MessageEvents)?
         var onEnd: (@Sendable (ConnectionID) -> Void)?
         var responders: [ExchangeID: any HTTPResponder] = [:]
         var lastID: UInt64 = 0
         /// Commands that wait for the thread that performs earlier ones.
-        var commands = FIFO<HTTPServedConnectionMachine<Rules>.Command>()
+        var commands = FIFO<ServedHTTPMessagesMachine<Rules>.Command>()
         /// Whether commands may be performed: the connection was reported as open, or abandoned.
         var isReported = false
         var isPerforming = false
@@ -49,7 +49,7 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: Serv
         onEnd: @escaping @Sendable (ConnectionID) -> Void = { _ in }
     ) {
         self.time = time
-        let machine = HTTPServedConnectionMachine(rules, backlogBytes: backlogBytes, sharedBacklog: sharedBacklog, now: time.now)
+        let machine = ServedHTTPMessagesMachine(rules, backlogBytes: backlogBytes, sharedBacklog: sharedBacklog, now: time.now)
         self.state = Lock(State(machine: machine, onEnd: onEnd))
     }
 
@@ -58,7 +58,7 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: Serv
     /// - Parameters:
     ///   - events: The object that receives the events, retained until the end of the connection.
     ///   - head: The head that is reported.
-    package func start(_ events: any WebSocketEvents, head: HTTPResponseHead = HTTPResponseHead(status: 200)) {
+    package func start(_ events: any MessageEvents, head: HTTPResponseHead = HTTPResponseHead(status: 200)) {
         let isOpen = self.state.withLock { state in
             // It may have been abandoned already.
             guard state.onEnd != nil else { return false }
@@ -139,12 +139,12 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: Serv
     /// Takes the messages that wait to be sent, because another connection takes the place of this one. The owner then abandons it.
     ///
     /// - Returns: `nil` if messages are lost: the connection has ended, or ends with the next ``flush()``, because one was dropped at the limit.
-    package func takeUnsent() -> [WebSocketMessage]? { self.state.withLock { $0.machine.takeUnsent() } }
+    package func takeUnsent() -> [TransportMessage]? { self.state.withLock { $0.machine.takeUnsent() } }
 
     /// Does nothing: the connection is open.
     package func open() {}
 
-    package func enqueue(_ message: WebSocketMessage) { self.state.withLock { $0.machine.enqueue(message) } }
+    package func enqueue(_ message: TransportMessage) { self.state.withLock { $0.machine.enqueue(message) } }
 
     package func flush() { self.step { $0.flush(now: $1) } }
 
@@ -184,7 +184,7 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: Serv
 
     /// Changes the machine, and performs its commands after those of earlier changes, without a lock.
     private func step(
-        _ body: (inout HTTPServedConnectionMachine<Rules>, _ now: Instant) -> [HTTPServedConnectionMachine<Rules>.Command]
+        _ body: (inout ServedHTTPMessagesMachine<Rules>, _ now: Instant) -> [ServedHTTPMessagesMachine<Rules>.Command]
     ) {
         let now = self.time.now
         let performs = self.state.withLock { state in
@@ -200,7 +200,7 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: Serv
 
     private func performCommands() { while let command = self.nextCommand() { self.perform(command) } }
 
-    private func nextCommand() -> HTTPServedConnectionMachine<Rules>.Command? {
+    private func nextCommand() -> ServedHTTPMessagesMachine<Rules>.Command? {
         self.state.withLock { state in
             let command = state.commands.popFirst()
             state.isPerforming = command != nil
@@ -208,7 +208,7 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: Serv
         }
     }
 
-    private func perform(_ command: HTTPServedConnectionMachine<Rules>.Command) {
+    private func perform(_ command: ServedHTTPMessagesMachine<Rules>.Command) {
         switch command {
         case .respond(let id, let response): self.take(id)?.respond(response)
         case .send(let id, let head, let body): self.take(id)?.respond(head, sharing: body)
@@ -226,7 +226,7 @@ package final class HTTPServedConnection<Rules: HTTPServedConnectionRules>: Serv
         }
     }
 
-    private var events: (any WebSocketEvents)? { self.state.withLock { $0.events } }
+    private var events: (any MessageEvents)? { self.state.withLock { $0.events } }
 
     private func responder(_ id: ExchangeID) -> (any HTTPResponder)? { self.state.withLock { $0.responders[id] } }
 

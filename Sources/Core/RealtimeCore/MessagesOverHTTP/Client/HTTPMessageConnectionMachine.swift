@@ -10,7 +10,7 @@
 /// Where the server ends the connection while it has a request with messages, `ending` precedes `ended`, until the answer or a deadline.
 ///
 /// The owner keeps the machine under a lock, and performs the commands that a call returns outside that lock and in their order.
-package struct HTTPConnectionMachine: Sendable {
+package struct HTTPMessageConnectionMachine: Sendable {
     package enum Command: Sendable {
         /// Send a request. If a server has refused it, the generation of its header fields is given, and newer ones are needed.
         case start(ExchangeID, HTTPRequest, refused: Int?)
@@ -24,7 +24,7 @@ package struct HTTPConnectionMachine: Sendable {
         case writing(paused: Bool)
         /// The server has taken the next messages, in their order.
         case answered(Int)
-        case unsent([WebSocketMessage])
+        case unsent([TransportMessage])
         case closed(CloseReason)
     }
 
@@ -61,7 +61,7 @@ package struct HTTPConnectionMachine: Sendable {
         /// The body of a response that ends the connection.
         var rejection: [UInt8]?
 
-        /// The end of the time for the answer, or for its part that is awaited; see ``HTTPConnectionMachine/nextDeadline``.
+        /// The end of the time for the answer, or for its part that is awaited; see ``HTTPMessageConnectionMachine/nextDeadline``.
         var deadline: Instant? { self.answerLimit?.deadline }
 
         /// The URL of the request, and the one that has redirected it there, at the beginning of a sentence.
@@ -141,14 +141,14 @@ package struct HTTPConnectionMachine: Sendable {
     /// The maximum size of a response in the sending loop.
     private static let answerLimit = 64 << 10
 
-    private var rules: any HTTPConnectionRules
+    private var rules: any HTTPMessageConnectionRules
     private let refreshesHeaders: Bool
     private let reportsMessages: Bool
     private var state = State.idle
     private var receiving = Receiving.none
     private var sending = Sending.none
     private var burst = Burst()
-    private var output: ArraySlice<WebSocketMessage> = []
+    private var output: ArraySlice<TransportMessage> = []
     private var gauge: OutputGauge
     private var isOverLimit = false
     private var lastExchange: UInt64 = 0
@@ -180,7 +180,7 @@ package struct HTTPConnectionMachine: Sendable {
     ///     connection replaces this one.
     ///   - backlogBytes: The number of bytes that may wait to be sent.
     package init(
-        _ rules: some HTTPConnectionRules, refreshesHeaders: Bool = false, reportsMessages: Bool = false,
+        _ rules: some HTTPMessageConnectionRules, refreshesHeaders: Bool = false, reportsMessages: Bool = false,
         backlogBytes: Int = OutputGauge.clientLimit
     ) {
         self.rules = rules
@@ -285,7 +285,7 @@ package struct HTTPConnectionMachine: Sendable {
         return self.receive(now: now)
     }
 
-    package mutating func enqueue(_ message: WebSocketMessage) {
+    package mutating func enqueue(_ message: TransportMessage) {
         switch self.state {
         case .idle, .opening, .open: break
         case .closing, .ending, .ended: return

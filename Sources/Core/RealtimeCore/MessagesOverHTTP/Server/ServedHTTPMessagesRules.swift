@@ -1,8 +1,8 @@
-/// The messages of a protocol over HTTP requests, seen from the server: a value without I/O, which ``HTTPServedConnectionMachine`` asks.
+/// The messages of a protocol over HTTP requests, seen from the server: a value without I/O, which ``ServedHTTPMessagesMachine`` asks.
 ///
 /// A client has one request at a time that waits for messages: a stream, which is answered in pieces, or a poll, which is answered as a
 /// whole. Its other requests bring messages.
-package protocol HTTPServedConnectionRules: Sendable {
+package protocol ServedHTTPMessagesRules: Sendable {
     /// The time in which a client must send another request that waits for messages, after the end of the previous one. Zero ends the
     /// connection with its first stream.
     var orphanTimeout: Duration { get }
@@ -32,7 +32,7 @@ package protocol HTTPServedConnectionRules: Sendable {
     ///   - messages: The messages that wait, oldest first; at least one.
     ///   - body: The encoded messages are appended to it.
     /// - Returns: The number of messages that were encoded, at least one.
-    mutating func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout SharedBody) -> Int
+    mutating func encode(_ messages: ArraySlice<TransportMessage>, into body: inout SharedBody) -> Int
 
     /// Returns the head of the answer to a poll.
     ///
@@ -66,7 +66,7 @@ package protocol HTTPServedConnectionRules: Sendable {
     mutating func rejection(_ error: TransportError?) -> HTTPResponse
 }
 
-extension HTTPServedConnectionRules {
+extension ServedHTTPMessagesRules {
     package var endsWithLostRequest: Bool { self.orphanTimeout <= .zero }
     package var closeTimeout: Duration { .seconds(5) }
     package mutating func replaced() -> HTTPResponse { self.answer() }
@@ -87,7 +87,7 @@ package enum HTTPWaitingAnswer: Sendable {
 
 /// The answer to a request that waits for messages while another one does.
 package enum HTTPSecondRequest: Sendable {
-    /// The earlier poll has the answer of ``HTTPServedConnectionRules/replaced()``, or the earlier stream ends, and the new request takes its
+    /// The earlier poll has the answer of ``ServedHTTPMessagesRules/replaced()``, or the earlier stream ends, and the new request takes its
     /// place.
     case replaces
     /// The new request has this answer, and the earlier one goes on waiting.

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// Texts over HTTP: `;` ends each one.
-private struct TextRules: HTTPServedConnectionRules {
+private struct TextRules: ServedHTTPMessagesRules {
     var isStream = false
     var orphanTimeout = Duration.seconds(10)
     var pollTimeout: Duration? = .seconds(90)
@@ -22,7 +22,7 @@ private struct TextRules: HTTPServedConnectionRules {
     func waitingTwice(_ request: HTTPRequestHead) -> HTTPSecondRequest { self.second }
 
     /// At most three messages in an answer.
-    func encode(_ messages: ArraySlice<WebSocketMessage>, into body: inout SharedBody) -> Int {
+    func encode(_ messages: ArraySlice<TransportMessage>, into body: inout SharedBody) -> Int {
         for message in messages.prefix(3) {
             body.append(message: message.bytes)
             body.append(UInt8(ascii: ";"))
@@ -56,7 +56,7 @@ private struct TextRules: HTTPServedConnectionRules {
     }
 }
 
-@Suite struct HTTPServedConnectionTests {
+@Suite struct ServedHTTPMessagesTests {
     /// Records the answer to a request.
     private final class Responder: SharingResponder {
         let answers = EventRecorder<String>()
@@ -97,7 +97,7 @@ private struct TextRules: HTTPServedConnectionRules {
         func writing(paused: Bool) { self.onWriting.withLock { $0 }?(paused) }
     }
 
-    private final class Events: WebSocketEvents {
+    private final class Events: MessageEvents {
         let all = EventRecorder<String>()
         let react = Lock<(@Sendable (String) -> Void)?>(nil)
 
@@ -117,10 +117,10 @@ private struct TextRules: HTTPServedConnectionRules {
         let clock = ManualClock()
         let events = Events()
         let ends = EventRecorder<Bool>()
-        let connection: HTTPServedConnection<TextRules>
+        let connection: ServedHTTPMessages<TextRules>
 
         init(_ rules: TextRules = TextRules(), backlogBytes: Int = 1 << 20, isStarted: Bool = true) {
-            self.connection = HTTPServedConnection(rules, time: self.clock.time, backlogBytes: backlogBytes) { [ends] _ in ends.record(true)
+            self.connection = ServedHTTPMessages(rules, time: self.clock.time, backlogBytes: backlogBytes) { [ends] _ in ends.record(true)
             }
             if isStarted { self.connection.start(self.events) }
         }
@@ -306,7 +306,7 @@ private struct TextRules: HTTPServedConnectionRules {
     }
 
     @Test func `a large message isn't copied for each client, and keeps its place among others`() {
-        let large = WebSocketMessage.text(String(repeating: "x", count: SharedBody.largeSize))
+        let large = TransportMessage.text(String(repeating: "x", count: SharedBody.largeSize))
         let text = String(decoding: large.bytes, as: UTF8.self)
         for isStream in [true, false] {
             for _ in 1...2 {
@@ -323,9 +323,9 @@ private struct TextRules: HTTPServedConnectionRules {
         let backlog = SharedBacklog(limit: 10_000)
         let now = Instant(nanoseconds: 0)
         var machines = (0..<3).map { _ in
-            HTTPServedConnectionMachine(TextRules(), backlogBytes: 1 << 20, sharedBacklog: backlog, now: now)
+            ServedHTTPMessagesMachine(TextRules(), backlogBytes: 1 << 20, sharedBacklog: backlog, now: now)
         }
-        let (large, small) = (WebSocketMessage.binary([UInt8](repeating: 1, count: 4_000)), WebSocketMessage.text("small"))
+        let (large, small) = (TransportMessage.binary([UInt8](repeating: 1, count: 4_000)), TransportMessage.text("small"))
         for index in machines.indices {
             for message in [large, small] { machines[index].enqueue(message) }
             _ = machines[index].flush(now: now)
@@ -343,14 +343,14 @@ private struct TextRules: HTTPServedConnectionRules {
 
     @Test func `a connection ends while too much waits for all, unless its client takes messages`() {
         let backlog = SharedBacklog(limit: 5_000)
-        func machine(at now: Instant) -> HTTPServedConnectionMachine<TextRules> {
-            HTTPServedConnectionMachine(TextRules(), backlogBytes: 1 << 20, sharedBacklog: backlog, now: now)
+        func machine(at now: Instant) -> ServedHTTPMessagesMachine<TextRules> {
+            ServedHTTPMessagesMachine(TextRules(), backlogBytes: 1 << 20, sharedBacklog: backlog, now: now)
         }
-        func isEnd(_ commands: [HTTPServedConnectionMachine<TextRules>.Command]) -> Bool {
+        func isEnd(_ commands: [ServedHTTPMessagesMachine<TextRules>.Command]) -> Bool {
             commands.contains { if case .closed(.transport(let error)) = $0 { error.code == .tooLarge } else { false } }
         }
         let now = Instant(nanoseconds: 0)
-        func message() -> WebSocketMessage { .binary([UInt8](repeating: 1, count: 4_000)) }
+        func message() -> TransportMessage { .binary([UInt8](repeating: 1, count: 4_000)) }
         var (unread, read) = (machine(at: now), machine(at: now))
         let request = HTTPRequestHead(method: "GET", target: "/")
         // One client asks, and asked last at this time.
@@ -640,7 +640,7 @@ private struct TextRules: HTTPServedConnectionRules {
     @Test func `a fault injector drops and silences a connection over HTTP`() async throws {
         let clock = ManualClock()
         let injector = FaultInjector(time: clock.time, seed: 1)
-        let served = HTTPServedConnection(TextRules(), time: clock.time)
+        let served = ServedHTTPMessages(TextRules(), time: clock.time)
         let events = Events()
         served.start(events)
         let faulty = injector.intercept(served, id: served.id)
@@ -649,7 +649,7 @@ private struct TextRules: HTTPServedConnectionRules {
         injector.faults = faults
         let poll = Responder()
         served.wait(HTTPRequestHead(method: "GET", target: "/"), poll)
-        faulty.enqueue(WebSocketMessage.text("late"))
+        faulty.enqueue(TransportMessage.text("late"))
         faulty.flush()
         expect(poll.answers.all.isEmpty)
         clock.advance(by: .seconds(2))
@@ -666,15 +666,15 @@ private struct TextRules: HTTPServedConnectionRules {
             responder.respond(HTTPResponse(status: 404))
         }
         func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
-        func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+        func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
             Echo(connection, self.ends)
         }
 
-        private final class Echo: WebSocketEvents {
-            private let connection: any WebSocketConnection
+        private final class Echo: MessageEvents {
+            private let connection: any MessageConnection
             private let ends: EventRecorder<CloseReason>
 
-            init(_ connection: any WebSocketConnection, _ ends: EventRecorder<CloseReason>) {
+            init(_ connection: any MessageConnection, _ ends: EventRecorder<CloseReason>) {
                 (self.connection, self.ends) = (connection, ends)
             }
 

@@ -87,7 +87,7 @@ public final class ListenerRouter: ListenerHandler {
     }
 
     /// Passes a connection to the handler that accepted its upgrade.
-    public func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+    public func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         if let handler = self.handler(of: request) { return handler.accepted(connection, id: id, request: request) }
         // Only if the condition of a route has changed its result since the upgrade.
         connection.close(.internalError, reason: "No handler is responsible for this path.")

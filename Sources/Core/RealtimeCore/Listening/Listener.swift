@@ -66,7 +66,7 @@ public protocol ListenerHandler: AnyObject, Sendable {
     ///   - id: The ID of the connection. It is unique among the connections that this process accepts.
     ///   - request: The head of the upgrade request.
     /// - Returns: The object that receives the messages and the end of the connection.
-    func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents
+    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents
 
     /// Returns the maximum size of a WebSocket message that the handler can use, in bytes.
     ///
@@ -96,7 +96,7 @@ extension ListenerHandler {
     }
 
     /// Closes the connection with ``CloseCode/internalError``. Only called if the handler accepts upgrades.
-    public func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+    public func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         connection.close(.internalError, reason: "The server has no handler for WebSockets at this address.")
         return IgnoredEvents()
     }
@@ -135,7 +135,7 @@ public protocol HTTPResponder: AnyObject, Sendable {
     func end()
     /// Registers a closure for when too much of the response waits for a client that reads slowly, and for when everything has been sent.
     ///
-    /// The server should write nothing while writing is paused, as with ``WebSocketEvents/writing(_:paused:)``. A response that grows beyond
+    /// The server should write nothing while writing is paused, as with ``MessageEvents/writing(_:paused:)``. A response that grows beyond
     /// the listener's limit ends the connection.
     ///
     /// - Parameter change: A closure that is called on a thread of the listener when writing should pause, and when it can continue.
@@ -164,7 +164,7 @@ package protocol DroppableResponder: HTTPResponder {
 package let bodyLimitWithoutMessages = 64 << 10
 
 /// The events of a connection that is being closed.
-final class IgnoredEvents: WebSocketEvents {
+final class IgnoredEvents: MessageEvents {
     func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
     func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {}
     func closed(_ id: ConnectionID, _ reason: CloseReason) {}

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// Lines over HTTP, as a stream or by polling.
-private struct LineRules: HTTPConnectionRules {
+private struct LineRules: HTTPMessageConnectionRules {
     let base: Endpoint
     let isStream: Bool
     var pausedPolling: HTTPPausedPolling?
@@ -44,7 +44,7 @@ private struct LineRules: HTTPConnectionRules {
     }
 
     /// At most 10 bytes in a request, but at least one message.
-    func sendingRequest(_ messages: ArraySlice<WebSocketMessage>) -> (request: HTTPRequest, count: Int) {
+    func sendingRequest(_ messages: ArraySlice<TransportMessage>) -> (request: HTTPRequest, count: Int) {
         var (body, count) = ([UInt8](), 0)
         for message in messages {
             if count > 0, body.count + message.bytes.count > 10 { break }
@@ -66,7 +66,7 @@ private struct LineRules: HTTPConnectionRules {
 }
 
 /// A connection over HTTP on an in-memory network, and a server whose answers a test gives.
-@Suite struct HTTPConnectionTests {
+@Suite struct HTTPMessageConnectionTests {
     private final class Server: ListenerHandler {
         /// The requests, as `METHOD body`.
         let requests = EventRecorder<String>()
@@ -92,12 +92,12 @@ private struct LineRules: HTTPConnectionRules {
 
         func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(HTTPResponse(status: 400)) }
 
-        func accepted(_ connection: any WebSocketConnection, id: ConnectionID, request: HTTPRequestHead) -> any WebSocketEvents {
+        func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
             preconditionFailure("every upgrade is rejected")
         }
     }
 
-    private final class Events: HTTPConnectionEvents {
+    private final class Events: HTTPMessageEvents {
         let all = EventRecorder<String>()
         let errors = EventRecorder<TransportError>()
         /// The numbers of messages that the server has taken.
@@ -120,7 +120,7 @@ private struct LineRules: HTTPConnectionRules {
 
         func answered(_ id: ConnectionID, _ count: Int) { self.answers.record(count) }
 
-        func unsent(_ id: ConnectionID, _ messages: [WebSocketMessage]) {
+        func unsent(_ id: ConnectionID, _ messages: [TransportMessage]) {
             self.all.record("unsent " + messages.map { String(decoding: $0.bytes, as: UTF8.self) }.joined(separator: " "))
         }
 
@@ -142,13 +142,13 @@ private struct LineRules: HTTPConnectionRules {
         let server = Server()
         let listener: InMemoryListener
         let events = Events()
-        let connection: any WebSocketConnection
-        let cookies = HTTPClient.Cookies()
+        let connection: any MessageConnection
+        let cookies = RedirectingHTTP.Cookies()
         let base: Endpoint
 
         init(
             isStream: Bool, sendsHeadersAfterRedirect: Bool = false, pausedPolling: HTTPPausedPolling? = nil,
-            headers: HTTPConnection.Environment.Headers? = nil
+            headers: HTTPMessageConnection.Environment.Headers? = nil
         ) async throws {
             self.network = InMemoryNetwork(clock: self.clock)
             self.listener = self.network.listener()
@@ -156,16 +156,16 @@ private struct LineRules: HTTPConnectionRules {
             var base = Endpoint(scheme: "http", host: address.host, port: address.port, target: "/")
             base.addQuery("token", "secret")
             self.base = base
-            var environment = HTTPConnection.Environment(self.network.transports(), cookies: self.cookies, headers: headers)
+            var environment = HTTPMessageConnection.Environment(self.network.transports(), cookies: self.cookies, headers: headers)
             environment.sendsHeadersAfterRedirect = sendsHeadersAfterRedirect
-            self.connection = HTTPConnection(
+            self.connection = HTTPMessageConnection(
                 LineRules(base: base, isStream: isStream, pausedPolling: pausedPolling), in: environment, id: ConnectionID(rawValue: 1),
                 events: self.events)
         }
 
         /// A connection that is open.
         static func open(
-            isStream: Bool, pausedPolling: HTTPPausedPolling? = nil, headers: HTTPConnection.Environment.Headers? = nil
+            isStream: Bool, pausedPolling: HTTPPausedPolling? = nil, headers: HTTPMessageConnection.Environment.Headers? = nil
         ) async throws -> Fixture {
             let fixture = try await Fixture(isStream: isStream, pausedPolling: pausedPolling, headers: headers)
             fixture.connection.open()
@@ -288,7 +288,7 @@ private struct LineRules: HTTPConnectionRules {
     @Test func `a pause needs no time before a connection is opened, and after its end`() {
         let endpoint = Endpoint(scheme: "http", host: "example.com", port: 80, target: "/")
         let polling = HTTPPausedPolling(interval: .seconds(5), byteLimit: 5)
-        var machine = HTTPConnectionMachine(LineRules(base: endpoint, isStream: false, pausedPolling: polling))
+        var machine = HTTPMessageConnectionMachine(LineRules(base: endpoint, isStream: false, pausedPolling: polling))
         let start = Instant(nanoseconds: 0)
         machine.pauseReading(now: start)
         expectNil(machine.nextDeadline)
@@ -378,7 +378,7 @@ private struct LineRules: HTTPConnectionRules {
 
     @Test func `a transport may not repeat a request for messages, since a server sends each message once`() {
         let endpoint = Endpoint(scheme: "http", host: "example.com", port: 80, target: "/")
-        var machine = HTTPConnectionMachine(LineRules(base: endpoint, isStream: false))
+        var machine = HTTPMessageConnectionMachine(LineRules(base: endpoint, isStream: false))
         guard case .start(_, let request, _) = machine.open(now: Instant(nanoseconds: 0)).first else {
             Issue.record("there is no request")
             return
@@ -408,13 +408,13 @@ private struct LineRules: HTTPConnectionRules {
     private static let endpoint = Endpoint(scheme: "http", host: "example.com", port: 80, target: "/")
 
     /// The error with which commands close a connection.
-    private static func error(_ commands: [HTTPConnectionMachine.Command]) -> TransportError? {
+    private static func error(_ commands: [HTTPMessageConnectionMachine.Command]) -> TransportError? {
         for case .closed(.transport(let error)) in commands { return error }
         return nil
     }
 
     @Test func `the head of an answer has a time limit from when its request was sent`() {
-        var machine = HTTPConnectionMachine(LineRules(base: Self.endpoint, isStream: false))
+        var machine = HTTPMessageConnectionMachine(LineRules(base: Self.endpoint, isStream: false))
         let start = Instant(nanoseconds: 0)
         _ = machine.open(now: start)
         // Until its header fields are known, the request isn't sent.
@@ -431,7 +431,7 @@ private struct LineRules: HTTPConnectionRules {
     }
 
     @Test func `the limit of an answer that passed while the process stood still begins anew`() {
-        var machine = HTTPConnectionMachine(LineRules(base: Self.endpoint, isStream: false))
+        var machine = HTTPMessageConnectionMachine(LineRules(base: Self.endpoint, isStream: false))
         let start = Instant(nanoseconds: 0)
         _ = machine.open(now: start)
         expect(machine.prepared(ExchangeID(rawValue: 1), generation: 0, now: start))
@@ -443,7 +443,7 @@ private struct LineRules: HTTPConnectionRules {
     }
 
     @Test func `the answer to messages has a time limit, with a second more for each KiB of them`() {
-        var machine = HTTPConnectionMachine(LineRules(base: Self.endpoint, isStream: true))
+        var machine = HTTPMessageConnectionMachine(LineRules(base: Self.endpoint, isStream: true))
         let start = Instant(nanoseconds: 0)
         _ = machine.open(now: start)
         _ = machine.received(HTTPResponseHead(status: 200), of: ExchangeID(rawValue: 1), now: start)
@@ -696,7 +696,7 @@ private struct LineRules: HTTPConnectionRules {
         expectEqual(fixture.events.all.all.count, 2)
         fixture.server.sending.all[1].respond(HTTPResponse(status: 200))
         expectEqual(fixture.events.all.all, ["opened 200", "writing paused", "writing resumed"])
-        fixture.connection.enqueue(WebSocketMessage(.binary, [UInt8](repeating: 0, count: OutputGauge.clientLimit + 1)))
+        fixture.connection.enqueue(TransportMessage(.binary, [UInt8](repeating: 0, count: OutputGauge.clientLimit + 1)))
         fixture.send("one too many")
         expectEqual(fixture.events.all.all.last, "closed tooLarge ")
     }
@@ -1007,7 +1007,7 @@ private struct LineRules: HTTPConnectionRules {
     }
 
     @Test func `header fields that come late or fail end no other connection`() async throws {
-        let pending = Lock<[@Sendable (Result<HTTPConnection.Environment.Fields, TransportError>) -> Void]>([])
+        let pending = Lock<[@Sendable (Result<HTTPMessageConnection.Environment.Fields, TransportError>) -> Void]>([])
         let fixture = try await Fixture(isStream: true) { _, completion in pending.withLock { $0.append(completion) } }
         fixture.connection.open()
         expect(fixture.server.requests.all.isEmpty)

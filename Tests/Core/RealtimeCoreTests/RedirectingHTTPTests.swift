@@ -4,7 +4,7 @@ import TestSupport
 import Testing
 
 /// Redirects and cookies of a client's requests.
-@Suite struct HTTPClientTests {
+@Suite struct RedirectingHTTPTests {
     /// Answers by the URL of a request, and records the requests.
     private final class StubHTTP: HTTPTransport {
         let requests = EventRecorder<HTTPRequest>()
@@ -19,10 +19,10 @@ import Testing
             return HTTPStreamedResponse(self.answer(request))
         }
 
-        func client(_ clock: ManualClock = ManualClock()) -> HTTPClient {
+        func client(_ clock: ManualClock = ManualClock()) -> RedirectingHTTP {
             var transports = InMemoryNetwork(clock: clock).transports()
             transports.http = self
-            return HTTPClient(transports, cookies: HTTPClient.Cookies())
+            return RedirectingHTTP(transports, cookies: RedirectingHTTP.Cookies())
         }
     }
 

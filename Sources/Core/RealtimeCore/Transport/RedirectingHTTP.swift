@@ -4,7 +4,7 @@ import RealtimeSystem
 ///
 /// Requests whose response is a redirect are repeated at the other URL, up to ``HTTPRequest/redirectLimit`` times; see
 /// ``HTTPRequest/redirected(by:)``. Only the response to the last request is returned. The redirects share the request's `idleTimeout`.
-package struct HTTPClient: HTTPTransport {
+package struct RedirectingHTTP: HTTPTransport {
     /// The cookies of a client, which stay when its transports change.
     package final class Cookies: Sendable {
         private let jar = Lock(CookieJar())

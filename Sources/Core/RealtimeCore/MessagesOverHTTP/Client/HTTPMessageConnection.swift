@@ -1,8 +1,8 @@
 import RealtimeSystem
 
 /// A client's connection over HTTP requests, which a driver uses as any other connection. It performs the commands of an
-/// ``HTTPConnectionMachine``.
-package final class HTTPConnection: ConnectionOverHTTP, HTTPExchangeBytesEvents, TimerClient {
+/// ``HTTPMessageConnectionMachine``.
+package final class HTTPMessageConnection: ConnectionOverHTTP, HTTPExchangeBytesEvents, TimerClient {
     /// Where the requests go, and what they have in common.
     package struct Environment: Sendable {
         /// Header fields that replace those of a request, and a number that increases when they are renewed.
@@ -19,7 +19,7 @@ package final class HTTPConnection: ConnectionOverHTTP, HTTPExchangeBytesEvents,
 
         package var http: any HTTPTransport
         package var time: any TimeSource
-        package var cookies: HTTPClient.Cookies
+        package var cookies: RedirectingHTTP.Cookies
         package var headers: Headers?
         /// Whether ``headers`` is asked once more when a server has refused the fields of a request, which is then repeated.
         package var refreshesHeaders: Bool
@@ -31,7 +31,7 @@ package final class HTTPConnection: ConnectionOverHTTP, HTTPExchangeBytesEvents,
         package var subsystem: String
 
         package init(
-            _ transports: Transports, cookies: HTTPClient.Cookies, headers: Headers? = nil, refreshesHeaders: Bool = true,
+            _ transports: Transports, cookies: RedirectingHTTP.Cookies, headers: Headers? = nil, refreshesHeaders: Bool = true,
             log: LogSink = .none, subsystem: String = ""
         ) {
             (self.http, self.time, self.cookies) = (transports.http, transports.time, cookies)
@@ -41,12 +41,12 @@ package final class HTTPConnection: ConnectionOverHTTP, HTTPExchangeBytesEvents,
     }
 
     private struct State: Sendable {
-        var machine: HTTPConnectionMachine
+        var machine: HTTPMessageConnectionMachine
         /// Until the end of the connection.
-        var events: (any WebSocketEvents)?
+        var events: (any MessageEvents)?
         var exchanges = SmallDictionary<ExchangeID, any HTTPExchange>()
         /// Commands that wait for the thread that performs earlier ones.
-        var commands = FIFO<HTTPConnectionMachine.Command>()
+        var commands = FIFO<HTTPMessageConnectionMachine.Command>()
         var isPerforming = false
         /// The request whose messages are delivered, if they count.
         var delivering: ExchangeID?
@@ -59,13 +59,13 @@ package final class HTTPConnection: ConnectionOverHTTP, HTTPExchangeBytesEvents,
     private let state: Lock<State>
 
     /// Creates a connection without performing I/O.
-    package init(_ rules: some HTTPConnectionRules, in environment: Environment, id: ConnectionID, events: any WebSocketEvents) {
+    package init(_ rules: some HTTPMessageConnectionRules, in environment: Environment, id: ConnectionID, events: any MessageEvents) {
         self.id = id
         self.environment = environment
         self.http = environment.http.logged(id, to: environment.log, environment.subsystem)
-        let machine = HTTPConnectionMachine(
+        let machine = HTTPMessageConnectionMachine(
             rules, refreshesHeaders: environment.headers != nil && environment.refreshesHeaders,
-            reportsMessages: events is any HTTPConnectionEvents)
+            reportsMessages: events is any HTTPMessageEvents)
         self.state = Lock(State(machine: machine, events: events))
     }
 
@@ -73,7 +73,7 @@ package final class HTTPConnection: ConnectionOverHTTP, HTTPExchangeBytesEvents,
 
     package func open() { self.step { $0.open(now: $1) } }
 
-    package func enqueue(_ message: WebSocketMessage) { self.state.withLock { $0.machine.enqueue(message) } }
+    package func enqueue(_ message: TransportMessage) { self.state.withLock { $0.machine.enqueue(message) } }
 
     package func flush() { self.step { $0.flush(now: $1) } }
 
@@ -140,10 +140,10 @@ package final class HTTPConnection: ConnectionOverHTTP, HTTPExchangeBytesEvents,
     // MARK: Commands
 
     /// A command, and the receiver of events when it was taken.
-    private typealias Step = (command: HTTPConnectionMachine.Command, events: (any WebSocketEvents)?)
+    private typealias Step = (command: HTTPMessageConnectionMachine.Command, events: (any MessageEvents)?)
 
     /// Changes the machine, and performs its commands after those of earlier changes, without a lock.
-    private func step(_ body: (inout HTTPConnectionMachine, _ now: Instant) -> [HTTPConnectionMachine.Command]) {
+    private func step(_ body: (inout HTTPMessageConnectionMachine, _ now: Instant) -> [HTTPMessageConnectionMachine.Command]) {
         let now = self.environment.time.now
         var next = self.state.withLock { state -> Step? in
             var commands = body(&state.machine, now)
@@ -194,7 +194,7 @@ package final class HTTPConnection: ConnectionOverHTTP, HTTPExchangeBytesEvents,
         return Self.step(command, &state)
     }
 
-    private static func step(_ command: HTTPConnectionMachine.Command, _ state: inout State) -> Step {
+    private static func step(_ command: HTTPMessageConnectionMachine.Command, _ state: inout State) -> Step {
         if case .received(_, let id) = command { state.delivering = id }
         if case .closed = command { return (command, state.events.take()) }
         return (command, state.events)
@@ -210,8 +210,8 @@ package final class HTTPConnection: ConnectionOverHTTP, HTTPExchangeBytesEvents,
         case .received(let batch, _): events?.received(self.id, batch)
         case .receivedPart(let byteCount): events?.reportPart(self.id, byteCount: byteCount)
         case .writing(let isPaused): events?.writing(self.id, paused: isPaused)
-        case .answered(let count): (events as? any HTTPConnectionEvents)?.answered(self.id, count)
-        case .unsent(let messages): (events as? any HTTPConnectionEvents)?.unsent(self.id, messages)
+        case .answered(let count): (events as? any HTTPMessageEvents)?.answered(self.id, count)
+        case .unsent(let messages): (events as? any HTTPMessageEvents)?.unsent(self.id, messages)
         case .closed(let reason): events?.closed(self.id, reason)
         }
     }

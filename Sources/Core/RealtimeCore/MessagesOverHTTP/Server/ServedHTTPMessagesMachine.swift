@@ -6,13 +6,13 @@
 ///     └── error, the client ended it, no request in time, abandon ───▲
 /// ```
 /// The owner keeps the machine under a lock, and performs the commands that a call returns outside that lock and in their order.
-package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Sendable {
+package struct ServedHTTPMessagesMachine<Rules: ServedHTTPMessagesRules>: Sendable {
     package enum Command: Sendable {
         /// Answer a request as a whole.
         case respond(ExchangeID, HTTPResponse)
         /// Answer a poll with messages.
         case send(ExchangeID, HTTPResponseHead, SharedBody)
-        /// Answer a request whose messages were received, unless ``HTTPServedConnectionMachine/holdsAnswer(_:_:)``.
+        /// Answer a request whose messages were received, unless ``ServedHTTPMessagesMachine/holdsAnswer(_:_:)``.
         case answer(ExchangeID, HTTPResponse)
         case begin(ExchangeID, HTTPResponseHead)
         case write(ExchangeID, SharedBody)
@@ -59,7 +59,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
     private var waiting: Waiting
     /// Whether there was a request that waited for messages, and whether there was another one.
     private var (isOpened, isUsed) = (false, false)
-    private var output: ArraySlice<WebSocketMessage> = []
+    private var output: ArraySlice<TransportMessage> = []
     private var gauge: OutputGauge
     /// The messages that wait for all connections of the server, and how many of this one are counted there.
     private let sharedBacklog: SharedBacklog?
@@ -207,9 +207,9 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
     }
 
     /// The bytes that a message keeps in memory until it is sent: a small one takes more than its bytes.
-    private static func size(of message: WebSocketMessage) -> Int { message.bytes.count + 64 }
+    private static func size(of message: TransportMessage) -> Int { message.bytes.count + 64 }
 
-    package mutating func enqueue(_ message: WebSocketMessage) {
+    package mutating func enqueue(_ message: TransportMessage) {
         guard case .open = self.state, !self.isOverLimit else { return }
         guard self.gauge.accept(Self.size(of: message)) else { return self.isOverLimit = true }
         self.output.append(message)
@@ -277,7 +277,7 @@ package struct HTTPServedConnectionMachine<Rules: HTTPServedConnectionRules>: Se
     ///
     /// - Returns: `nil` if messages are lost: the connection has ended, or ends with the next ``flush(now:)``, because one was dropped at the
     ///   limit.
-    package mutating func takeUnsent() -> [WebSocketMessage]? {
+    package mutating func takeUnsent() -> [TransportMessage]? {
         if case .ended = self.state { return nil }
         if self.isOverLimit { return nil }
         defer { self.output = [] }

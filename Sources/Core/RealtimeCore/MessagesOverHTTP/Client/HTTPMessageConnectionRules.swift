@@ -1,9 +1,9 @@
-/// The messages of a protocol over HTTP requests, in place of a WebSocket: a value without I/O, which ``HTTPConnectionMachine`` asks.
+/// The messages of a protocol over HTTP requests, in place of a WebSocket: a value without I/O, which ``HTTPMessageConnectionMachine`` asks.
 ///
 /// A connection has two loops. The receiving one sends a request, reads messages from the response, and sends the next request when the
 /// response has ended: a stream is one long response, and polling is a sequence of short ones. The sending one has one request at a time,
 /// with all messages that wait.
-package protocol HTTPConnectionRules: Sendable {
+package protocol HTTPMessageConnectionRules: Sendable {
     /// Whether a response in the receiving loop lasts for as long as the server likes, and the protocol limits its silence. Otherwise, it ends when
     /// the server has sent what it has.
     var isStream: Bool { get }
@@ -47,7 +47,7 @@ package protocol HTTPConnectionRules: Sendable {
     ///
     /// - Parameter messages: The messages that wait, oldest first; at least one.
     /// - Returns: The request, and the number of messages in it, at least one.
-    mutating func sendingRequest(_ messages: ArraySlice<WebSocketMessage>) -> (request: HTTPRequest, count: Int)
+    mutating func sendingRequest(_ messages: ArraySlice<TransportMessage>) -> (request: HTTPRequest, count: Int)
 
     /// Decides about a complete response in the sending loop, whose status is 2xx.
     mutating func sent(_ response: HTTPResponse) -> HTTPVerdict
@@ -56,7 +56,7 @@ package protocol HTTPConnectionRules: Sendable {
     mutating func closing(_ code: CloseCode, reason: String) -> HTTPClosing
 }
 
-extension HTTPConnectionRules {
+extension HTTPMessageConnectionRules {
     package var pausedPolling: HTTPPausedPolling? { nil }
     package func hasMessages(_ batch: borrowing MessageBatch) -> Bool { !batch.entries.isEmpty }
 }
@@ -97,8 +97,8 @@ package enum HTTPClosing: Sendable {
     case request(HTTPRequest)
     /// The session goes on over another connection: nothing tells the server about the end, and the response that the receiving loop
     /// waits for is still received, also while the owner has paused reading. If nothing of it arrives within the limit, the connection ends
-    /// with an error. The messages that aren't sent yet are passed to ``HTTPConnectionEvents/unsent(_:_:)``, if the owner has it.
-    case finishReceiving(limit: Duration = HTTPConnectionMachine.closeTimeout)
+    /// with an error. The messages that aren't sent yet are passed to ``HTTPMessageEvents/unsent(_:_:)``, if the owner has it.
+    case finishReceiving(limit: Duration = HTTPMessageConnectionMachine.closeTimeout)
 }
 
 /// Whether a connection over HTTP continues after a response.

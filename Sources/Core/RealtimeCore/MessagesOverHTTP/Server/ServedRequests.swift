@@ -1,5 +1,5 @@
 /// A server's connection over HTTP requests, which takes the requests of its client.
-package protocol ServedRequests: WebSocketConnection {
+package protocol ServedRequests: MessageConnection {
     /// The ID of the connection in its events.
     var id: ConnectionID { get }
     /// Whether messages can be sent now: a request of the client waits for them, or there is another way.
@@ -38,10 +38,10 @@ package protocol ServedRequests: WebSocketConnection {
 }
 
 /// A connection whose client learns from answers that its messages were taken.
-package protocol AnsweringConnection: WebSocketConnection {
+package protocol AnsweringConnection: MessageConnection {
     /// Holds the answers to what is received now. Called while it is received, under a lock.
     func holdAnswers()
-    /// Sends the answers with the next ``WebSocketConnection/flush()``. Called under a lock.
+    /// Sends the answers with the next ``MessageConnection/flush()``. Called under a lock.
     func endHoldingAnswers()
 }
 
