@@ -6,7 +6,7 @@ import RealtimeSystem
 import RealtimeTesting
 
 /// A server of engine.io whose answers over polling and messages on the WebSocket are the fuzzer's.
-final class RawEngine: ListenerHandler, MessageEvents {
+final class RawEngine: ListenerHandler, UpgradeAcceptor, MessageEvents {
     private struct State: Sendable {
         var answers: [HTTPResponse] = []
         var waiting: (any HTTPResponder)?
@@ -36,7 +36,7 @@ final class RawEngine: ListenerHandler, MessageEvents {
     func close() { self.state.withLock { $0.sockets.popLast() }?.close(.goingAway, reason: "") }
 
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
-        self.isRefusing ? .reject(HTTPResponse(status: 400)) : .accept(subprotocol: nil)
+        self.isRefusing ? .reject(HTTPResponse(status: 400)) : .accept(to: self)
     }
     func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
     func closed(_ id: ConnectionID, _ reason: CloseReason) {}
@@ -54,7 +54,7 @@ final class RawEngine: ListenerHandler, MessageEvents {
         if let answer { responder.respond(answer) }
     }
 
-    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
+    func connected(_ connection: any MessageConnection, id: ConnectionID) -> any MessageEvents {
         self.state.withLock { $0.sockets.append(connection) }
         return self
     }

@@ -6,7 +6,7 @@ import SignalRHubs
 import SignalRWire
 
 /// A hub that sends the fuzzer's data: as the answer to the negotiation, instead of the answer to the handshake, or after it.
-final class RawHub: ListenerHandler, MessageEvents {
+final class RawHub: ListenerHandler, UpgradeAcceptor, MessageEvents {
     struct Script: Sendable {
         var negotiation: [UInt8] = []
         /// The frames that answer the handshake.
@@ -33,7 +33,7 @@ final class RawHub: ListenerHandler, MessageEvents {
         connection?.flush()
     }
 
-    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
+    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(to: self) }
     func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
     func closed(_ id: ConnectionID, _ reason: CloseReason) { self.state.withLock { $0.connection = nil } }
 
@@ -41,7 +41,7 @@ final class RawHub: ListenerHandler, MessageEvents {
         responder.respond(HTTPResponse(HTTPResponseHead(status: 200), body: self.state.withLock { $0.script.negotiation }))
     }
 
-    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
+    func connected(_ connection: any MessageConnection, id: ConnectionID) -> any MessageEvents {
         self.state.withLock { $0.connection = connection }
         return self
     }

@@ -6,7 +6,7 @@ import RealtimeSystem
 import RealtimeTesting
 
 /// A server that sends the fuzzer's data: as its specification, at the beginning of a connection, or after it.
-final class RawPrimus: ListenerHandler, MessageEvents {
+final class RawPrimus: ListenerHandler, UpgradeAcceptor, MessageEvents {
     private struct State: Sendable {
         var connection: (any MessageConnection)?
         var received: [TransportMessage] = []
@@ -26,7 +26,7 @@ final class RawPrimus: ListenerHandler, MessageEvents {
         connection?.flush()
     }
 
-    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
+    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(to: self) }
     func opened(_ id: ConnectionID, head: HTTPResponseHead) { self.send(self.greeting) }
     func closed(_ id: ConnectionID, _ reason: CloseReason) { self.state.withLock { $0.connection = nil } }
 
@@ -44,7 +44,7 @@ final class RawPrimus: ListenerHandler, MessageEvents {
         responder.respond(HTTPResponse(HTTPResponseHead(status: 200), body: self.spec))
     }
 
-    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
+    func connected(_ connection: any MessageConnection, id: ConnectionID) -> any MessageEvents {
         self.state.withLock { $0.connection = connection }
         return self
     }

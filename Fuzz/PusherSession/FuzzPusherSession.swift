@@ -20,7 +20,7 @@ final class RawClient: MessageEvents {
 }
 
 /// A server that sends the fuzzer's frames to its first connection, and establishes every connection.
-final class RawServer: ListenerHandler, MessageEvents {
+final class RawServer: ListenerHandler, UpgradeAcceptor, MessageEvents {
     static let established = #"{"event":"pusher:connection_established","data":"{\"socket_id\":\"1.2\"}"}"#
 
     private let first: Lock<[String]>
@@ -30,12 +30,12 @@ final class RawServer: ListenerHandler, MessageEvents {
         self.first = Lock(frames)
     }
 
-    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
+    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(to: self) }
     func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {}
     func closed(_ id: ConnectionID, _ reason: CloseReason) {}
     func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {}
 
-    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
+    func connected(_ connection: any MessageConnection, id: ConnectionID) -> any MessageEvents {
         self.connection.withLock { $0 = connection }
         return self
     }

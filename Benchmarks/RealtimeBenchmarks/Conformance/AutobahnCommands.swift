@@ -131,14 +131,14 @@ private final class EchoHandler: MessageEvents {
     func closed(_ id: ConnectionID, _ reason: CloseReason) { self.end.fulfill(())?.resume() }
 }
 
-private final class EchoServer: ListenerHandler {
+private final class EchoServer: ListenerHandler, UpgradeAcceptor {
     func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
         responder.respond(HTTPResponse(status: 404, text: "This server only accepts WebSocket connections.\n"))
     }
 
-    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
+    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(to: self) }
 
-    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
+    func connected(_ connection: any MessageConnection, id: ConnectionID) -> any MessageEvents {
         let handler = EchoHandler(echoes: true)
         handler.connection.withLock { $0 = connection }
         return handler

@@ -176,11 +176,11 @@ extension PrimusServerHandler {
         }
         switch meaning {
         case .engineIO(let version, nil):
-            if let rejection = self.makeRoom() { return request.refuse(rejection) }
+            if let rejection = self.makeRoom() ?? self.reservePlace() { return request.refuse(rejection) }
             request.pass(to: self.open(version, request.head))
         case .engineIO: request.refuse(Self.refusal(.unknownSession))
         case .sockJS(let id) where request.waits:
-            if let rejection = self.makeRoom() { return request.refuse(rejection) }
+            if let rejection = self.makeRoom() ?? self.reservePlace() { return request.refuse(rejection) }
             request.pass(to: self.open(id, request.head))
         case .sockJS: request.refuse(Self.notFound)
         case .refused: break
@@ -255,7 +255,10 @@ extension PrimusServerHandler {
             sessions[key] = session
             return nil
         }
-        if let existing { return existing }
+        if let existing {
+            self.releasePlace()
+            return existing
+        }
         // A stream waits for messages with its first request.
         if SockJSServedRules.transport(of: request) == .xhr { self.unreadSessions.withLock { $0.add(key) } }
         let divided = DividedConnection(session, session.id, SockJSMessageDivider(areValid: true), time: self.time)

@@ -121,7 +121,7 @@ final class PrimusServerHandler: ListenerHandler {
                     entropy: entropy)
                 return Self.json(200, info.json, type: "application/json; charset=UTF-8")
             default:
-                guard last == "websocket", case .success = self.framing(of: request, rest) else { return Self.notFound }
+                guard last == "websocket", case .success = self.webSocket(of: request, rest) else { return Self.notFound }
                 guard request.method == "GET" else { return Self.notAllowed("GET") }
                 return HTTPResponse(status: 400, text: "Not a valid websocket request")
             }
@@ -141,8 +141,12 @@ final class PrimusServerHandler: ListenerHandler {
                 responder.onCancel { decision.cancel() }
             } decided: { rejection in
                 if let rejection { return responder.reject(rejection) }
-                switch self.framing(of: request, rest) {
-                case .success: responder.accept()
+                switch self.webSocket(of: request, rest) {
+                case .success(.session(let session, let sid)):
+                    responder.accept(to: SessionAcceptor(handler: self, session: session, sid: sid))
+                case .success(.client(let framing)):
+                    if let rejection = self.reservePlace() { return responder.reject(rejection) }
+                    responder.accept(to: ClientAcceptor(handler: self, framing: framing, request: request))
                 case .failure(.notFound): responder.reject(Self.notFound)
                 // As the original, which answers to a WebSocket with the text alone.
                 case .failure(.engineIO(let refusal)): responder.reject(Self.text(refusal.status, refusal.message, type: "text/html"))
@@ -156,15 +160,22 @@ final class PrimusServerHandler: ListenerHandler {
         case engineIO(EngineIOError.Refusal)
     }
 
-    /// The framing of a WebSocket at a path.
-    private func framing(of request: HTTPRequestHead, _ rest: Substring) -> Result<PrimusFraming, Refusal> {
+    /// What a WebSocket is for.
+    private enum WebSocket {
+        case client(PrimusFraming)
+        /// A session over polling that moves to it.
+        case session(EngineIOServedSession, sid: String)
+    }
+
+    /// What a WebSocket at a path is for.
+    private func webSocket(of request: HTTPRequestHead, _ rest: Substring) -> Result<WebSocket, Refusal> {
         switch self.configuration.transformer {
         case .sockjs:
             let parts = rest.split(separator: "/", omittingEmptySubsequences: false).dropFirst()
             guard self.configuration.allowsSockJSWebSockets else { return .failure(.notFound) }
-            if parts.elementsEqual(["websocket"]) { return .success(.plain) }
+            if parts.elementsEqual(["websocket"]) { return .success(.client(.plain)) }
             let isSession = parts.count == 3 && parts.last == "websocket" && parts.allSatisfy { !$0.isEmpty && !$0.contains(".") }
-            return isSession ? .success(.sockJS(.server)) : .failure(.notFound)
+            return isSession ? .success(.client(.sockJS(.server))) : .failure(.notFound)
         case .engineIO:
             guard request.field("transport") == "websocket" else {
                 return .failure(.engineIO(.unknownTransport))
@@ -178,37 +189,51 @@ final class PrimusServerHandler: ListenerHandler {
                 guard self.engineIOVersion(of: request) == session.version else {
                     return .failure(.engineIO(.badRequest))
                 }
-                return .success(.engineIO(session.version, .server))
+                return .success(.session(session, sid: sid))
             }
             guard let version = self.engineIOVersion(of: request) else {
                 return .failure(.engineIO(.unsupportedVersion))
             }
-            return .success(.engineIO(version, .server))
-        default: return .success(.plain)
+            return .success(.client(.engineIO(version, .server)))
+        default: return .success(.client(.plain))
         }
     }
 
-    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
-        if self.configuration.transformer == .engineIO, let sid = request.field("sid"), let session = self.engineIOSession(sid) {
-            self.unreadSessions.withLock { $0.remove(ByteString(sid)) }
-            session.upgrade(connection, id: id)
-            return session
-        }
-        guard let rest = self.rest(of: request), case .success(let framing) = self.framing(of: request, rest) else {
-            // The session to which the WebSocket belongs has ended since the upgrade was accepted.
-            return self.connections.adopt(connection, id: id) { _, _, effects in
-                effects.commands.append(.close(id, .normal, reason: ""))
+    /// Takes the WebSocket of a client that has a place.
+    private struct ClientAcceptor: UpgradeAcceptor {
+        let handler: PrimusServerHandler
+        let framing: PrimusFraming
+        let request: HTTPRequestHead
+
+        var messageLimit: Int? { self.handler.configuration.messageLimit }
+
+        func connected(_ connection: any MessageConnection, id: ConnectionID) -> any MessageEvents {
+            let connections = self.handler.connections
+            guard case .sockJS = self.framing else {
+                return connections.adopt(connection, id: id) { machine, _, _ in machine.accepted(id, self.framing, self.request) }
             }
+            let divided = DividedConnection(connection, id, SockJSMessageDivider(), time: self.handler.time)
+            divided.start(connections.adopt(divided, id: id) { machine, _, _ in machine.accepted(id, self.framing, self.request) })
+            return divided
         }
-        guard case .sockJS = framing else {
-            return self.connections.adopt(connection, id: id) { machine, _, _ in machine.accepted(id, framing, request) }
-        }
-        let divided = DividedConnection(connection, id, SockJSMessageDivider(), time: self.time)
-        divided.start(self.connections.adopt(divided, id: id) { machine, _, _ in machine.accepted(id, framing, request) })
-        return divided
+
+        func abandoned() { self.handler.releasePlace() }
     }
 
-    func messageLimit(for request: HTTPRequestHead) -> Int? { self.configuration.messageLimit }
+    /// Takes the WebSocket to which a session moves.
+    private struct SessionAcceptor: UpgradeAcceptor {
+        let handler: PrimusServerHandler
+        let session: EngineIOServedSession
+        let sid: String
+
+        var messageLimit: Int? { self.handler.configuration.messageLimit }
+
+        func connected(_ connection: any MessageConnection, id: ConnectionID) -> any MessageEvents {
+            self.handler.unreadSessions.withLock { $0.remove(ByteString(self.sid)) }
+            self.session.upgrade(connection, id: id)
+            return self.session
+        }
+    }
 
     /// Only a client of a session sends messages in requests.
     func bodyLimit(for request: HTTPRequestHead) -> Int? {
@@ -240,8 +265,7 @@ final class PrimusServerHandler: ListenerHandler {
         }
         guard let authorize = self.configuration.authorize else { return decided(nil) }
         let decision = PendingDecision<PrimusAuthorizationDecision> { decision in
-            // Others may have been accepted meanwhile.
-            decided(self.rejection(decision) ?? (isOfSession ? nil : self.rejectionOfSurplus))
+            decided(self.rejection(decision))
         }
         pending(decision)
         let late = PrimusAuthorizationDecision.reject("The server didn't decide in time.", status: 503)
@@ -252,8 +276,22 @@ final class PrimusServerHandler: ListenerHandler {
     private var rejectionOfSurplus: HTTPResponse? {
         var isFull = false
         self.connections.driver.step { machine, _, _ in isFull = machine.isFull }
-        return isFull ? self.rejection(.reject("The server has as many clients as it accepts.", status: 503)) : nil
+        return isFull ? self.surplus : nil
     }
+
+    /// Reserves a place for a client.
+    ///
+    /// - Returns: The response to the client if there is none.
+    func reservePlace() -> HTTPResponse? {
+        var isReserved = false
+        self.connections.driver.step { machine, _, _ in isReserved = machine.reservePlace() }
+        return isReserved ? nil : self.surplus
+    }
+
+    /// Gives back a place that was reserved for a client that doesn't come.
+    func releasePlace() { self.connections.driver.step { machine, _, _ in machine.releasePlace() } }
+
+    private var surplus: HTTPResponse? { self.rejection(.reject("The server has as many clients as it accepts.", status: 503)) }
 
     /// The response of a decision; `nil` if the client may proceed.
     private func rejection(_ decision: PrimusAuthorizationDecision) -> HTTPResponse? {

@@ -20,17 +20,22 @@ final class PusherServerHandler: ListenerHandler {
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
         if self.connections.isShutDown { return .reject(PusherServerAPI.unavailable) }
         // A connection is rejected with a close code when it is open: a rejected upgrade cannot carry the code.
-        return .accept(subprotocol: nil)
+        return .accept(to: Acceptor(handler: self, request: request))
     }
 
-    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
-        self.connections.adopt(connection, id: id) { machine, now, effects in
-            machine.accepted(id, request, now: now, &effects)
+    private struct Acceptor: UpgradeAcceptor {
+        let handler: PusherServerHandler
+        let request: HTTPRequestHead
+
+        /// More than the app's limit, so that the server can explain what is wrong with a message.
+        var messageLimit: Int? { max(64 << 10, 2 * min(self.handler.app.messageLimit, 1 << 30)) }
+
+        func connected(_ connection: any MessageConnection, id: ConnectionID) -> any MessageEvents {
+            self.handler.connections.adopt(connection, id: id) { machine, now, effects in
+                machine.accepted(id, self.request, now: now, &effects)
+            }
         }
     }
-
-    /// More than the app's limit, so that the server can explain what is wrong with a message.
-    func messageLimit(for request: HTTPRequestHead) -> Int? { max(64 << 10, 2 * min(self.app.messageLimit, 1 << 30)) }
 
     /// Enough for a batch of the largest events, of those who know the app.
     func bodyLimit(for request: HTTPRequestHead) -> Int? {

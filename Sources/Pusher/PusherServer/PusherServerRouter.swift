@@ -44,14 +44,6 @@ public final class PusherServerRouter: ListenerHandler {
     /// Passes an upgrade to the server with the key of the app in its path.
     public func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { self.handler(forKeyIn: request).upgrade(request) }
 
-    /// Passes a connection to the server with the key of the app in its path.
-    public func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
-        self.handler(forKeyIn: request).accepted(connection, id: id, request: request)
-    }
-
-    /// Returns the limit of the server with the key of the app in its path.
-    public func messageLimit(for request: HTTPRequestHead) -> Int? { self.handler(forKeyIn: request).messageLimit(for: request) }
-
     /// Returns the limit of the server with the ID of the app in its path.
     public func bodyLimit(for request: HTTPRequestHead) -> Int? { self.handler(forIDIn: request).bodyLimit(for: request) }
 }

@@ -115,7 +115,7 @@ final class SignalRServerHandler: ListenerHandler {
                 self.authenticate(request, hub) { authentication in
                     responder.onCancel { authentication.cancel() }
                 } decided: { decision in
-                    if let response = self.rejection(of: request, hub, decision) { responder.reject(response) } else { responder.accept() }
+                    self.decided(decision, about: request, to: hub, responder)
                 }
             }
         case .negotiation: return .reject(Self.negotiationNeedsPost)
@@ -124,33 +124,42 @@ final class SignalRServerHandler: ListenerHandler {
         }
     }
 
-    private func rejection(of request: HTTPRequestHead, _ hub: Hub, _ decision: SignalRAuthenticationDecision) -> HTTPResponse? {
+    private func decided(
+        _ decision: SignalRAuthenticationDecision, about request: HTTPRequestHead, to hub: Hub, _ responder: UpgradeResponder
+    ) {
         // The server may have been released while the hook decided.
-        if self.connections.isShutDown { return Self.stopped }
+        if self.connections.isShutDown { return responder.reject(Self.stopped) }
         switch decision {
-        case .reject(let status): return self.rejection(status, hub, request)
+        case .reject(let status): responder.reject(self.rejection(status, hub, request))
         case .accept(let userID, _):
-            if let status = self.faults.refusal(of: .webSockets) { return self.rejection(status, hub) }
+            if let status = self.faults.refusal(of: .webSockets) { return responder.reject(self.rejection(status, hub)) }
+            let token = Self.field("id", request).flatMap { $0.isEmpty ? nil : $0 }
+            let admission = SignalRServerMachine.Admission(request: request, hub: hub.id, token: token, userID: userID)
             var refusal: HubRefusal?
-            self.driver.step { machine, now, _ in
-                let token = Self.field("id", request).flatMap { $0.isEmpty ? nil : $0 }
-                refusal = machine.admit(request, to: hub.id, token: token, userID: userID, now: now)
+            self.driver.step { machine, _, _ in refusal = machine.admit(admission) }
+            if let refusal { return responder.reject(self.response(refusal, hub)) }
+            responder.accept(to: Acceptor(handler: self, admission: admission))
+        }
+    }
+
+    private struct Acceptor: UpgradeAcceptor {
+        let handler: SignalRServerHandler
+        let admission: SignalRServerMachine.Admission
+
+        var messageLimit: Int? { self.handler.configuration.containerLimit }
+
+        func connected(_ connection: any MessageConnection, id: ConnectionID) -> any MessageEvents {
+            let divided = DividedConnection(connection, id, HubMessageDivider(), time: self.handler.time)
+            let events = self.handler.connections.adopt(divided, id: id) { machine, now, effects in
+                if machine.connected(self.admission, id, now: now, &effects) { return }
+                effects.commands.append(.close(id, .policyViolation, reason: "The connection ID has expired."))
             }
-            return refusal.map { self.response($0, hub) }
+            divided.start(events)
+            return divided
         }
-    }
 
-    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
-        let divided = DividedConnection(connection, id, HubMessageDivider(), time: self.time)
-        let events = self.connections.adopt(divided, id: id) { machine, now, effects in
-            if machine.accepted(id, request, now: now, &effects) { return }
-            effects.commands.append(.close(id, .policyViolation, reason: "The connection ID has expired."))
-        }
-        divided.start(events)
-        return divided
+        func abandoned() { self.handler.driver.step { machine, _, _ in machine.abandoned(self.admission) } }
     }
-
-    func messageLimit(for request: HTTPRequestHead) -> Int? { self.configuration.containerLimit }
 
     /// Only a client of a connection over HTTP sends messages in requests. What is larger than they can be is answered by the connection, which
     /// ends then.

@@ -89,8 +89,8 @@ import Testing
     }
 
     /// A listener that accepts WebSockets at one path.
-    private final class Gate: ListenerHandler {
-        func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
+    private final class Gate: AcceptingHandler {
+        func decision(about request: HTTPRequestHead) -> UpgradeDecision {
             request.path == "/open" ? .accept(subprotocol: nil) : .reject(HTTPResponse(status: 403, text: "no"))
         }
 

@@ -255,9 +255,5 @@ import Testing
         }
 
         func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(HTTPResponse(status: 404)) }
-
-        func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
-            preconditionFailure("no upgrade is accepted")
-        }
     }
 }

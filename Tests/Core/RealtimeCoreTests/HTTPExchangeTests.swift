@@ -18,10 +18,6 @@ import Testing
         }
 
         func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(HTTPResponse(status: 400)) }
-
-        func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
-            preconditionFailure("every upgrade is rejected")
-        }
     }
 
     /// A network with a server, and an exchange with it.

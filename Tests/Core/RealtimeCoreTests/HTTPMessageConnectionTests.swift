@@ -91,10 +91,6 @@ private struct LineRules: HTTPMessageConnectionRules {
         }
 
         func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(HTTPResponse(status: 400)) }
-
-        func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
-            preconditionFailure("every upgrade is rejected")
-        }
     }
 
     private final class Events: HTTPMessageEvents {

@@ -31,7 +31,7 @@ private final class RecordedEvents: MessageEvents {
 }
 
 /// A server that makes the same decision about every upgrade, and records its connections and requests.
-private final class RecordingHandler: ListenerHandler {
+private final class RecordingHandler: AcceptingHandler {
     let events = RecordedEvents()
     let connections = EventRecorder<any MessageConnection>()
     let ids = EventRecorder<ConnectionID>()
@@ -46,7 +46,7 @@ private final class RecordingHandler: ListenerHandler {
 
     func messageLimit(for request: HTTPRequestHead) -> Int? { self.messageLimit }
 
-    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
+    func decision(about request: HTTPRequestHead) -> UpgradeDecision {
         self.requests.record(request)
         return self.decision
     }
@@ -64,11 +64,11 @@ private final class RecordingHandler: ListenerHandler {
 }
 
 /// A server that abandons the client's connection while it decides about the upgrade, as another thread might.
-private final class AbandoningHandler: ListenerHandler {
+private final class AbandoningHandler: AcceptingHandler {
     let events = RecordedEvents()
     let abandoned = Lock<(any MessageConnection)?>(nil)
 
-    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
+    func decision(about request: HTTPRequestHead) -> UpgradeDecision {
         self.abandoned.withLock { $0 }?.abandon()
         return .accept(subprotocol: nil)
     }
@@ -515,10 +515,10 @@ private final class Fixture: Sendable {
     // MARK: Order
 
     @Test func `messages sent from an event handler are delivered once and in order`() async throws {
-        final class Echo: ListenerHandler, MessageEvents {
+        final class Echo: AcceptingHandler, MessageEvents {
             let connections = EventRecorder<any MessageConnection>()
 
-            func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
+            func decision(about request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
             func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {}
             func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
                 self.connections.record(connection)
@@ -579,13 +579,13 @@ private final class Fixture: Sendable {
 
     @Test func `the clock waits for events that another thread processes`() async throws {
         /// A server that takes a while to handle a request, and then sets a timer.
-        final class Slow: ListenerHandler, TimerClient {
+        final class Slow: AcceptingHandler, TimerClient {
             let clock: ManualClock
             let (began, fired) = (EventRecorder<Bool>(), EventRecorder<Duration>())
 
             init(_ clock: ManualClock) { self.clock = clock }
 
-            func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
+            func decision(about request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
             func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
                 RecordedEvents()
             }

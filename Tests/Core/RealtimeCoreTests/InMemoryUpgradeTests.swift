@@ -5,16 +5,16 @@ import TestSupport
 import Testing
 
 /// A server that decides with a closure.
-private final class DecidingHandler: ListenerHandler {
+private final class DecidingHandler: AcceptingHandler {
     let decide: @Sendable (HTTPRequestHead) -> UpgradeDecision
-    let accepted = EventRecorder<String>()
+    let (accepted, abandoned) = (EventRecorder<String>(), EventRecorder<String>())
     let received = EventRecorder<String>()
 
     init(_ decide: @escaping @Sendable (HTTPRequestHead) -> UpgradeDecision) {
         self.decide = decide
     }
 
-    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { self.decide(request) }
+    func decision(about request: HTTPRequestHead) -> UpgradeDecision { self.decide(request) }
 
     func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
         self.received.record(request.target)
@@ -25,6 +25,8 @@ private final class DecidingHandler: ListenerHandler {
         self.accepted.record(request.target)
         return ClientEvents()
     }
+
+    func abandoned(_ request: HTTPRequestHead) { self.abandoned.record(request.target) }
 }
 
 /// A server with the required method only.
@@ -32,12 +34,6 @@ private final class RequestHandler: ListenerHandler {
     func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
         responder.respond(HTTPResponse(status: 204))
     }
-}
-
-/// A server that has forgotten its connections.
-private final class AcceptingHandler: ListenerHandler {
-    func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {}
-    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
 }
 
 private final class ClientEvents: MessageEvents {
@@ -126,15 +122,6 @@ private final class UpgradeFixture: Sendable {
         expectEqual(error.response?.body, Array("There is no WebSocket at this address.\n".utf8))
     }
 
-    @Test func `a handler that accepts upgrades and doesn't handle connections closes them`() async throws {
-        let network = InMemoryNetwork(clock: ManualClock())
-        _ = try await network.listener(port: 80).start(AcceptingHandler())
-        let events = ClientEvents()
-        let request = WebSocketRequest(try Endpoint("ws://memory/"))
-        network.webSocket.makeConnection(request, id: ConnectionID(rawValue: 1), events: events).open()
-        expectEqual(events.reasons.take(), [.peer(.internalError, "The server has no handler for WebSockets at this address.")])
-    }
-
     @Test func `an upgrade without a decision is rejected with 503 after ten seconds`() async throws {
         let fixture = try await UpgradeFixture()
         _ = try fixture.open()
@@ -157,8 +144,9 @@ private final class UpgradeFixture: Sendable {
         fixture.network.cut()
         expectEqual(fixture.cancellations.take().count, 1)
         try expectEqual(fixture.events.takeError().code, .reset)
+        expect(fixture.handler.abandoned.all.isEmpty)
         for responder in fixture.responders.all { responder.accept() }
-        expect(fixture.handler.accepted.all.isEmpty)
+        expect(fixture.handler.accepted.all.isEmpty && fixture.handler.abandoned.all.count == 3)
     }
 
     @Test func `a listener that stops rejects undecided upgrades`() async throws {
@@ -167,6 +155,17 @@ private final class UpgradeFixture: Sendable {
         await fixture.listener.stop()
         try expectEqual(fixture.events.takeError().status, 503)
         expectEqual(fixture.cancellations.take().count, 1)
+        fixture.responder?.accept()
+        expectEqual(fixture.handler.abandoned.all, ["/chat"])
+    }
+
+    @Test func `only the first decision counts, and the acceptor of another one is told`() async throws {
+        let fixture = try await UpgradeFixture()
+        let connection = try fixture.open()
+        fixture.responder?.accept()
+        fixture.responder?.accept()
+        expect(fixture.handler.accepted.all == ["/chat"] && fixture.handler.abandoned.all == ["/chat"])
+        connection.abandon()
     }
 
     @Test func `an invalid answer is rejected with 500`() async throws {
@@ -174,7 +173,7 @@ private final class UpgradeFixture: Sendable {
             let fixture = try await UpgradeFixture { _ in .accept(subprotocol: subprotocol, headers: headers) }
             _ = try fixture.open(["a"])
             try expectEqual(fixture.events.takeError().status, 500)
-            expect(fixture.handler.accepted.all.isEmpty)
+            expect(fixture.handler.accepted.all.isEmpty && fixture.handler.abandoned.all == ["/chat"])
         }
     }
 
@@ -269,7 +268,7 @@ private final class UpgradeFixture: Sendable {
         routed.network.cut()
     }
 
-    @Test func `a connection whose route no longer matches is closed`() async throws {
+    @Test func `a route is chosen once for an upgrade and its connection`() async throws {
         let network = InMemoryNetwork(clock: ManualClock())
         let isFirst = Lock(true)
         let handler = DecidingHandler { _ in .accept(subprotocol: nil) }
@@ -283,7 +282,7 @@ private final class UpgradeFixture: Sendable {
         let events = ClientEvents()
         let request = WebSocketRequest(try Endpoint("ws://memory"))
         network.webSocket.makeConnection(request, id: ConnectionID(rawValue: 1), events: events).open()
-        expectEqual(events.reasons.take(), [.peer(.internalError, "No handler is responsible for this path.")])
-        expect(handler.accepted.all.isEmpty)
+        expect(events.heads.all.count == 1 && handler.accepted.all == ["/"])
+        network.cut()
     }
 }

@@ -12,10 +12,6 @@ private final class GreetingHandler: ListenerHandler {
     }
 
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(HTTPResponse(status: 404)) }
-
-    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
-        preconditionFailure("The handler accepts no upgrade.")
-    }
 }
 
 /// A handler that never answers.
@@ -24,10 +20,6 @@ private final class SilentHandler: ListenerHandler {
 
     func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) { self.responders.record(responder) }
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(HTTPResponse(status: 404)) }
-
-    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
-        preconditionFailure("The handler accepts no upgrade.")
-    }
 }
 
 /// A relay server beside another handler on one listener in memory, and a client whose events are recorded.

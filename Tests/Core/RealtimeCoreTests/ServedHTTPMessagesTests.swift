@@ -659,13 +659,13 @@ private struct TextRules: ServedHTTPMessagesRules {
         expect(clock.untilNextDeadline == nil && events.all.all == ["opened 200"])
     }
 
-    private final class EchoHandler: ListenerHandler {
+    private final class EchoHandler: AcceptingHandler {
         let ends = EventRecorder<CloseReason>()
 
         func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
             responder.respond(HTTPResponse(status: 404))
         }
-        func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
+        func decision(about request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
         func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
             Echo(connection, self.ends)
         }

@@ -5,18 +5,37 @@ import Testing
 
 // The snippets about listeners in documentation comments, and a test of the one in SocketsOnly.swift.
 
-private final class Authorizer {
-    private let isAuthorized: @Sendable (HTTPRequestHead) async -> Bool
+private final class Conversation: MessageEvents {
+    init(with name: String, on connection: any MessageConnection) {}
 
-    init(_ isAuthorized: @escaping @Sendable (HTTPRequestHead) async -> Bool) {
-        self.isAuthorized = isAuthorized
+    func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
+    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {}
+    func closed(_ id: ConnectionID, _ reason: CloseReason) {}
+}
+
+// snippet:acceptor
+private struct Visitor: UpgradeAcceptor {
+    let name: String
+
+    func connected(_ connection: any MessageConnection, id: ConnectionID) -> any MessageEvents {
+        Conversation(with: name, on: connection)
+    }
+}
+// end
+
+private final class Visitors {
+    private let findUser: @Sendable (HTTPRequestHead) async -> String?
+
+    init(_ findUser: @escaping @Sendable (HTTPRequestHead) async -> String?) {
+        self.findUser = findUser
     }
 
     // snippet:upgrade
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
-        .later { [isAuthorized] responder in
+        .later { [findUser] responder in
             let task = Task {
-                if await isAuthorized(request) { responder.accept() } else { responder.reject(HTTPResponse(status: 401)) }
+                guard let name = await findUser(request) else { return responder.reject(HTTPResponse(status: 401)) }
+                responder.accept(to: Visitor(name: name))
             }
             responder.onCancel { task.cancel() }
         }

@@ -17,7 +17,7 @@ func serve() async throws -> ListenerAddress {
 // end
 
 /// A handler that uses the other types of a listener by name.
-private final class Echo: ListenerHandler, MessageEvents {
+private final class Echo: ListenerHandler, UpgradeAcceptor, MessageEvents {
     private let isAllowed: @Sendable (HTTPHeaders) -> Bool
 
     init(_ isAllowed: @escaping @Sendable (HTTPHeaders) -> Bool) {
@@ -31,11 +31,11 @@ private final class Echo: ListenerHandler, MessageEvents {
 
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
         .later { (responder: UpgradeResponder) in
-            if self.isAllowed(request.headers) { responder.accept() } else { responder.reject(HTTPResponse(status: 401)) }
+            if self.isAllowed(request.headers) { responder.accept(to: self) } else { responder.reject(HTTPResponse(status: 401)) }
         }
     }
 
-    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
+    func connected(_ connection: any MessageConnection, id: ConnectionID) -> any MessageEvents {
         connection.enqueue(TransportMessage.text("hello"))
         connection.flush()
         return self

@@ -59,7 +59,7 @@ final class Flooder: StreamEvents {
 }
 
 /// A server that counts the messages of floods, and answers the messages of one neighbor.
-final class FloodedServer: ListenerHandler {
+final class FloodedServer: AcceptingHandler {
     struct Counts: Sendable {
         var messages = 0
         var bytes = 0
@@ -83,7 +83,7 @@ final class FloodedServer: ListenerHandler {
         responder.respond(HTTPResponse(status: 404))
     }
 
-    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
+    func decision(about request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
 
     private func count(messages: Int, bytes: Int) {
         let isFirst = self.counts.withLock { counts in

@@ -40,10 +40,6 @@ import Testing
         }
 
         func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(HTTPResponse(status: 400)) }
-
-        func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
-            preconditionFailure("every upgrade is rejected")
-        }
     }
 
     private func withServer(_ body: (Endpoint, Handler) async throws -> Void) async throws {

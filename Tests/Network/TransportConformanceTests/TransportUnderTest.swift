@@ -162,7 +162,7 @@ struct Behavior: Sendable {
     })
 }
 
-final class ScriptedServer: ListenerHandler {
+final class ScriptedServer: AcceptingHandler {
     private let behavior: Behavior
     let requests = EventRecorder<HTTPRequestHead>()
     let ends = Probe()
@@ -173,7 +173,7 @@ final class ScriptedServer: ListenerHandler {
 
     func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) { self.behavior.request(request, responder) }
 
-    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
+    func decision(about request: HTTPRequestHead) -> UpgradeDecision {
         self.requests.record(request)
         return self.behavior.upgrade(request)
     }

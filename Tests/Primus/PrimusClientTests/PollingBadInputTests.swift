@@ -59,11 +59,6 @@ private final class ScriptedPolling: ListenerHandler {
     func write(_ bytes: [UInt8]) { self.state.withLock { $0.stream }?.write(bytes) }
 
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(HTTPResponse(status: 404)) }
-
-    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
-        fatalError("The server accepts no WebSocket.")
-    }
-
     func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
         if request.path.hasSuffix("/info") { return responder.respond(HTTPResponse(status: 200, text: #"{"websocket":false}"#)) }
         if request.path.hasSuffix("/spec") { return responder.respond(HTTPResponse(status: 200, text: self.spec)) }

@@ -6,7 +6,7 @@ import RealtimeTesting
 import TestSupport
 
 /// A server of Primus that says what a test wants, valid or not.
-final class ScriptedPrimus: ListenerHandler, MessageEvents {
+final class ScriptedPrimus: AcceptingHandler, MessageEvents {
     /// The answers of the server.
     struct Script: Sendable {
         /// The response to a request; `nil` for none.
@@ -58,7 +58,7 @@ final class ScriptedPrimus: ListenerHandler, MessageEvents {
         if let response = self.script.response(request) { responder.respond(response) } else { self.silent.record(responder) }
     }
 
-    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
+    func decision(about request: HTTPRequestHead) -> UpgradeDecision {
         self.upgrades.record(request)
         return self.script.upgrade(request)
     }

@@ -29,11 +29,6 @@ private final class RecordingHandler: ListenerHandler {
         return self.handler.upgrade(request)
     }
 
-    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
-        self.handler.accepted(connection, id: id, request: request)
-    }
-
-    func messageLimit(for request: HTTPRequestHead) -> Int? { self.handler.messageLimit(for: request) }
     func bodyLimit(for request: HTTPRequestHead) -> Int? { self.handler.bodyLimit(for: request) }
 }
 

@@ -23,10 +23,6 @@ struct MistakeTests {
         func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
             .reject(HTTPResponse(status: 404, text: "<html><head><title>Welcome</title></head><body>A shop</body></html>"))
         }
-
-        func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
-            preconditionFailure("no upgrade is accepted")
-        }
     }
 
     private func withListener(

@@ -20,10 +20,6 @@ private final class SilentServer: ListenerHandler {
 
     func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) { self.requests.record("\(request.path)") }
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(HTTPResponse(status: 404)) }
-
-    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
-        preconditionFailure("all upgrades are rejected")
-    }
 }
 
 /// A server that answers with a byte whenever the test wants.

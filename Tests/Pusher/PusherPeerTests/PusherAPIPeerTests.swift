@@ -35,10 +35,6 @@ final class WebhookReceiver: ListenerHandler {
     }
 
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(HTTPResponse(status: 404)) }
-
-    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
-        preconditionFailure("all upgrades are rejected")
-    }
 }
 
 /// The HTTP API and webhooks against other implementations: the server sockudo, and the service's HTTP library for Node.

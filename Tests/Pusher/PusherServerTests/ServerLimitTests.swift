@@ -284,7 +284,10 @@ import Testing
         let handler = server.listenerHandler
         let request = HTTPRequestHead(method: "GET", target: "/app/key?protocol=7")
         let handlers: [any ListenerHandler] = [handler, PusherServerRouter([server]), ListenerRouter([.path("/", handler)])]
-        for handler in handlers { expectEqual(handler.messageLimit(for: request), 2 * app.messageLimit) }
+        for handler in handlers {
+            guard case .accept(_, _, let acceptor) = handler.upgrade(request) else { return expect(false) }
+            expectEqual(acceptor.messageLimit, 2 * app.messageLimit)
+        }
     }
 
     // MARK: Hooks

@@ -19,13 +19,6 @@ private final class Application: ListenerHandler {
     init(_ respond: @escaping @Sendable ([UInt8]) -> HTTPResponse) { self.respond = respond }
 
     func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) { responder.respond(self.respond(body)) }
-    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(HTTPResponse(status: 404)) }
-
-    func accepted(
-        _ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead
-    ) -> any MessageEvents {
-        preconditionFailure("all upgrades are rejected")
-    }
 }
 
 /// Differences between servers: the answers of endpoints, origins, and the forms of IDs and names.

@@ -31,10 +31,6 @@ private final class PushService: ListenerHandler {
     }
 
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(HTTPResponse(status: 404)) }
-
-    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
-        preconditionFailure("all upgrades are rejected")
-    }
 }
 
 private final class PushDelegate: PusherDelegate {

@@ -393,10 +393,6 @@ import Testing
         func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) { responder.respond(self.response(request)) }
 
         func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(self.response(request)) }
-
-        func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
-            preconditionFailure("every upgrade is rejected")
-        }
     }
 
     @Test(arguments: [HubTransportKinds.all, .serverSentEvents, .longPolling])

@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 /// A hub over HTTP that answers as a test says, valid or not.
-private final class HTTPScript: ListenerHandler {
+private final class HTTPScript: AcceptingHandler {
     enum Request: Sendable, Equatable { case negotiation, get, post, delete }
 
     let requests = EventRecorder<Request>()
@@ -53,7 +53,7 @@ private final class HTTPScript: ListenerHandler {
         }
     }
 
-    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { self.upgradeDecision }
+    func decision(about request: HTTPRequestHead) -> UpgradeDecision { self.upgradeDecision }
     /// A WebSocket that is accepted stays open, and nothing is sent on it.
     func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         SilentEvents()

@@ -7,7 +7,7 @@ import SignalRHubs
 import SignalRWire
 
 /// A hub that says what a test wants, valid or not.
-final class ScriptedHub: ListenerHandler, MessageEvents {
+final class ScriptedHub: AcceptingHandler, MessageEvents {
     static let separator = "\u{1E}"
 
     /// The answers of the hub. Closures receive the number of the request, from 1.
@@ -109,7 +109,7 @@ final class ScriptedHub: ListenerHandler, MessageEvents {
         }
     }
 
-    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
+    func decision(about request: HTTPRequestHead) -> UpgradeDecision {
         self.upgrades.record(request)
         return self.script.upgrade(request, self.upgrades.all.count)
     }

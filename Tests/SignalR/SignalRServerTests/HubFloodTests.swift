@@ -133,9 +133,13 @@ import Testing
 
     @Test func `a listener with default limits keeps little more than a message that the protocol allows`() {
         let server = SignalRServer(log: .none)
+        _ = server.hub("/chat")
         let request = HTTPRequestHead(method: "GET", target: "/chat")
         for handler in [server.listenerHandler, ListenerRouter([.path("/", server.listenerHandler)])] as [any ListenerHandler] {
-            expectEqual(handler.messageLimit(for: request), 2 * SignalRServerConfiguration().messageLimit + (1 << 20))
+            let limits = EventRecorder<Int?>()
+            guard case .later(let ask) = handler.upgrade(request) else { return expect(false) }
+            ask(UpgradeResponder { if case .accept(_, _, let acceptor) = $0 { limits.record(acceptor.messageLimit) } })
+            expectEqual(limits.all, [2 * SignalRServerConfiguration().messageLimit + (1 << 20)])
         }
     }
 

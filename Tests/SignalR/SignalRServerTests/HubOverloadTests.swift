@@ -313,11 +313,12 @@ extension HubMachineUnderTest {
             self.handler.received(request, body: body, responder: responder)
         }
 
-        func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { self.handler.upgrade(request) }
-
-        func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
-            _ = self.server.withLock { $0.take() }
-            return self.handler.accepted(connection, id: id, request: request)
+        func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
+            let decision = self.handler.upgrade(request)
+            return decision.replacingAcceptor { acceptor in
+                _ = self.server.withLock { $0.take() }
+                return acceptor
+            }
         }
     }
 

@@ -7,7 +7,7 @@ package import RealtimeTesting
 import TestSupport
 
 /// A server that sends the frames of a test, valid or not.
-package final class RawServer: ListenerHandler, MessageEvents {
+package final class RawServer: AcceptingHandler, MessageEvents {
     package static let greeting = #"{"event":"pusher:connection_established","data":"{\"socket_id\":\"1.2\",\"activity_timeout\":120}"}"#
 
     package let received = EventRecorder<JSONValue>()
@@ -33,7 +33,7 @@ package final class RawServer: ListenerHandler, MessageEvents {
     package func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
         responder.respond(HTTPResponse(status: 404))
     }
-    package func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
+    package func decision(about request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
 
     package func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         self.connections.accepted(connection, id: id)

@@ -71,23 +71,26 @@ package final class RelayServer: ListenerHandler {
     }
 
     package func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
-        let isAccepted = self.acceptsSockets && !self.token(request).isEmpty
+        let token = self.token(request)
+        let acceptor = self.acceptsSockets && !token.isEmpty ? Acceptor(driver: self.driver, token: token) : nil
         // Decided later, as a server does that looks the token up.
         return .later { responder in
-            if isAccepted {
-                responder.accept(headers: ["Relay-Kind": "socket"])
+            if let acceptor {
+                responder.accept(headers: ["Relay-Kind": "socket"], to: acceptor)
             } else {
                 responder.reject(HTTPResponse(status: 403, text: "sockets are disabled"))
             }
         }
     }
 
-    package func accepted(
-        _ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead
-    ) -> any MessageEvents {
-        let token = self.token(request)
-        self.driver.adopt(connection, id: id) { machine, _, _ in machine.connections[id] = token }
-        return self.driver
+    private struct Acceptor: UpgradeAcceptor {
+        let driver: SessionDriver<RelayServerMachine>
+        let token: String
+
+        func connected(_ connection: any MessageConnection, id: ConnectionID) -> any MessageEvents {
+            self.driver.adopt(connection, id: id) { machine, _, _ in machine.connections[id] = self.token }
+            return self.driver
+        }
     }
 
     private func token(_ request: HTTPRequestHead) -> String {

@@ -17,13 +17,14 @@ package final class SimulatedListener: SimulatedServer {
     package func accept(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> UpgradeResult {
         let answer = Lock(UpgradeResponder.Answer?.none)
         switch self.handler.upgrade(request) {
-        case .accept(let subprotocol, let headers): answer.withLock { $0 = .accept(subprotocol: subprotocol, headers: headers) }
+        case .accept(let subprotocol, let headers, let acceptor):
+            answer.withLock { $0 = .accept(subprotocol: subprotocol, headers: headers, to: acceptor) }
         case .reject(let response): answer.withLock { $0 = .reject(response) }
         case .later(let decide): decide(UpgradeResponder { decision in answer.withLock { $0 = decision } })
         }
         switch answer.withLock({ $0 }) {
-        case .accept(let subprotocol, _)?:
-            return .accept(PongSender(connection, self.handler.accepted(connection, id: id, request: request)), subprotocol: subprotocol)
+        case .accept(let subprotocol, _, let acceptor)?:
+            return .accept(PongSender(connection, acceptor.connected(connection, id: id)), subprotocol: subprotocol)
         case .reject(let response)?: return .reject(response)
         case nil:
             self.simulation.fail("the server did not decide about the upgrade to \(request.target) immediately")

@@ -89,11 +89,11 @@ private struct LineHarness: TextHarness {
 
 @Suite struct RawConnectionTests {
     /// A server that repeats what it receives.
-    private final class Echo: ListenerHandler, MessageEvents {
+    private final class Echo: AcceptingHandler, MessageEvents {
         let connections = RawConnections()
 
         func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {}
-        func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
+        func decision(about request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
         func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
             self.connections.accepted(connection, id: id)
             return self

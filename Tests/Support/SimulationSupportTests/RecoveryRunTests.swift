@@ -65,12 +65,12 @@ struct RecoveryRunTests {
     // MARK: Servers
 
     /// A handler that accepts, rejects, or decides later, as the path says.
-    private final class Handler: ListenerHandler, MessageEvents {
+    private final class Handler: AcceptingHandler, MessageEvents {
         func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
             responder.respond(HTTPResponse(status: 200, text: String(request.path)))
         }
 
-        func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
+        func decision(about request: HTTPRequestHead) -> UpgradeDecision {
             switch request.path {
             case "/rejected": .reject(HTTPResponse(status: 403))
             case "/later": .later { $0.accept(subprotocol: "b") }

@@ -199,7 +199,7 @@ package final class FramedHTTPHandler: ListenerHandler {
         case ("GET", nil) where self.accepted.withLock({ $0.contains(token) }): responder.respond(HTTPResponse(status: 404))
         case ("GET", nil):
             switch self.handler.upgrade(request) {
-            case .accept: self.accept(request, token, responder)
+            case .accept(_, _, let acceptor): self.accept(request, token, acceptor, responder)
             case .reject(let response): responder.respond(response)
             case .later: responder.respond(HTTPResponse(status: 501))
             }
@@ -207,14 +207,14 @@ package final class FramedHTTPHandler: ListenerHandler {
         }
     }
 
-    private func accept(_ request: HTTPRequestHead, _ token: String, _ responder: any HTTPResponder) {
+    private func accept(_ request: HTTPRequestHead, _ token: String, _ acceptor: any UpgradeAcceptor, _ responder: any HTTPResponder) {
         let rules = FramedHTTPServedRules(isStream: request.query.hasSuffix("stream=true"))
         let connection = Connection(rules, time: self.time, backlogBytes: 64 << 20) { [weak self] _ in
             self?.connections.withLock { $0[token] = nil }
         }
         self.connections.withLock { $0[token] = connection }
         self.accepted.withLock { _ = $0.insert(token) }
-        connection.start(self.handler.accepted(connection, id: connection.id, request: request))
+        connection.start(acceptor.connected(connection, id: connection.id))
         connection.wait(request, responder)
     }
 }

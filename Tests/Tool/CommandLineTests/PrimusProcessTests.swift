@@ -368,12 +368,12 @@ struct PrimusProcessTests {
     }
 
     /// A server without a specification that accepts WebSockets and says nothing.
-    private final class Silent: ListenerHandler, MessageEvents {
+    private final class Silent: AcceptingHandler, MessageEvents {
         func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
             responder.respond(HTTPResponse(status: 404))
         }
 
-        func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
+        func decision(about request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
 
         func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents { self }
 

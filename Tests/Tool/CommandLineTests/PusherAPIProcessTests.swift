@@ -24,10 +24,6 @@ struct PusherAPIProcessTests {
         }
 
         func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .reject(HTTPResponse(status: 404)) }
-
-        func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
-            preconditionFailure("all upgrades are rejected")
-        }
     }
 
     private static func object(_ line: String) throws -> [String: Any] {

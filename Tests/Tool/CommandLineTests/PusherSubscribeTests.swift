@@ -93,7 +93,7 @@ struct SubscribeProcessTests {
     private static let app = PusherApp(id: "1", key: "k", secret: "s")
 
     /// An authorization endpoint that responds with a status a number of times before it authorizes.
-    private final class FailingEndpoint: ListenerHandler {
+    private final class FailingEndpoint: AcceptingHandler {
         private let authorization = PusherAuthorizationHandler(app: SubscribeProcessTests.app)
         private let status: Int
         private let remaining: Lock<Int>
@@ -112,7 +112,7 @@ struct SubscribeProcessTests {
             self.authorization.received(request, body: body, responder: responder)
         }
 
-        func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { self.authorization.upgrade(request) }
+        func decision(about request: HTTPRequestHead) -> UpgradeDecision { self.authorization.upgrade(request) }
 
         func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
             self.authorization.accepted(connection, id: id, request: request)

@@ -134,16 +134,24 @@ private final class TracingHandler: ListenerHandler {
         self.handler.received(request, body: body, responder: responder)
     }
 
-    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { self.handler.upgrade(request) }
-
-    func messageLimit(for request: HTTPRequestHead) -> Int? { self.handler.messageLimit(for: request) }
+    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
+        self.handler.upgrade(request).replacingAcceptor { [trace] in TracingAcceptor(acceptor: $0, trace: trace) }
+    }
 
     func bodyLimit(for request: HTTPRequestHead) -> Int? { self.handler.bodyLimit(for: request) }
+}
 
-    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
-        let connection = TracedConnection(connection, id, self.trace)
-        return TracedEvents(self.handler.accepted(connection, id: id, request: request), self.trace)
+private struct TracingAcceptor: UpgradeAcceptor {
+    let acceptor: any UpgradeAcceptor
+    let trace: ConnectionTrace
+
+    var messageLimit: Int? { self.acceptor.messageLimit }
+
+    func connected(_ connection: any MessageConnection, id: ConnectionID) -> any MessageEvents {
+        TracedEvents(self.acceptor.connected(TracedConnection(connection, id, self.trace), id: id), self.trace)
     }
+
+    func abandoned() { self.acceptor.abandoned() }
 }
 
 /// Reports what is sent on a connection.

@@ -130,10 +130,10 @@ final class InMemorySocket: MessageConnection, InMemoryConnection {
         let head = HTTPRequestHead(method: "GET", target: endpoint.requestTarget, headers: headers)
         switch handler.upgrade(head) {
         case .reject(let response): self.rejected(response, request)
-        case .accept(let subprotocol, let headers): self.accepted(subprotocol, headers, request, head, listener, handler)
+        case .accept(let subprotocol, let headers, let acceptor): self.accepted(subprotocol, headers, request, listener, acceptor)
         case .later(let ask):
             let upgrade = InMemoryUpgrade(listener, time: self.network.time) { answer in
-                self.network.submit { self.decided(answer, request, head, listener, handler) }
+                self.network.submit { self.decided(answer, request, listener) }
             }
             let isWaiting = self.state.withLock { state in
                 guard state.phase == .new else { return false }
@@ -146,16 +146,13 @@ final class InMemorySocket: MessageConnection, InMemoryConnection {
         }
     }
 
-    private func decided(
-        _ answer: UpgradeResponder.Answer, _ request: WebSocketRequest, _ head: HTTPRequestHead, _ listener: InMemoryListener,
-        _ handler: any ListenerHandler
-    ) {
-        guard let upgrade = self.state.withLock({ $0.upgrade.take() }) else { return }
+    private func decided(_ answer: UpgradeResponder.Answer, _ request: WebSocketRequest, _ listener: InMemoryListener) {
+        guard let upgrade = self.state.withLock({ $0.upgrade.take() }) else { return answer.abandon() }
         upgrade.end()
-        if self.network.condition == .silent { return }
+        if self.network.condition == .silent { return answer.abandon() }
         switch answer {
         case .reject(let response): self.rejected(response, request)
-        case .accept(let subprotocol, let headers): self.accepted(subprotocol, headers, request, head, listener, handler)
+        case .accept(let subprotocol, let headers, let acceptor): self.accepted(subprotocol, headers, request, listener, acceptor)
         }
     }
 
@@ -165,21 +162,22 @@ final class InMemorySocket: MessageConnection, InMemoryConnection {
     }
 
     private func accepted(
-        _ subprotocol: String?, _ fields: HTTPHeaders, _ request: WebSocketRequest, _ head: HTTPRequestHead, _ listener: InMemoryListener,
-        _ handler: any ListenerHandler
+        _ subprotocol: String?, _ fields: HTTPHeaders, _ request: WebSocketRequest, _ listener: InMemoryListener,
+        _ acceptor: any UpgradeAcceptor
     ) {
         var headers = HTTPHeaders()
         if let subprotocol { headers.add("Sec-WebSocket-Protocol", subprotocol) }
         for field in fields { headers.add(field.name, field.value) }
         guard fields.upgradeResponseError == nil, subprotocol.map(request.subprotocols.contains) ?? true else {
+            acceptor.abandoned()
             return self.rejected(HTTPResponse(status: 500, text: "The server's response to the WebSocket request is invalid.\n"), request)
         }
         let server = InMemorySocket(
-            self.network, .nextAccepted(), nil, role: .server(listener), messageLimit: handler.messageLimit(for: head))
-        guard self.connect(to: server) else { return }
+            self.network, .nextAccepted(), nil, role: .server(listener), messageLimit: acceptor.messageLimit)
+        guard self.connect(to: server) else { return acceptor.abandoned() }
         listener.add(server)
         _ = server.connect(to: self)
-        let serverEvents = handler.accepted(server, id: server.id, request: head)
+        let serverEvents = acceptor.connected(server, id: server.id)
         server.state.withLock { $0.events = serverEvents }
         serverEvents.opened(server.id, head: HTTPResponseHead(status: 101))
         self.state.withLock { $0.events }?.opened(self.id, head: HTTPResponseHead(status: 101, headers: headers))

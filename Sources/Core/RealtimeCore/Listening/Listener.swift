@@ -51,30 +51,12 @@ public protocol ListenerHandler: AnyObject, Sendable {
 
     /// Decides whether to accept a WebSocket upgrade.
     ///
-    /// By default, rejects the upgrade with the status 404. A handler that accepts upgrades implements ``accepted(_:id:request:)`` as well.
+    /// By default, rejects the upgrade with the status 404.
     ///
     /// - Parameter request: The head of the upgrade request.
-    /// - Returns: Whether to accept the upgrade, the response to send instead, or ``UpgradeDecision/later(_:)`` if the decision takes time.
+    /// - Returns: The object that takes the connection, the response to send instead, or ``UpgradeDecision/later(_:)`` if the decision takes
+    ///   time.
     func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision
-
-    /// Handles a new WebSocket connection after its upgrade was accepted.
-    ///
-    /// By default, closes the connection with ``CloseCode/internalError``.
-    ///
-    /// - Parameters:
-    ///   - connection: The WebSocket connection, for sending messages and closing it.
-    ///   - id: The ID of the connection. It is unique among the connections that this process accepts.
-    ///   - request: The head of the upgrade request.
-    /// - Returns: The object that receives the messages and the end of the connection.
-    func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents
-
-    /// Returns the maximum size of a WebSocket message that the handler can use, in bytes.
-    ///
-    /// A listener keeps the parts of a message until it is complete, so a limit that fits the protocol saves memory. The listener's own limit
-    /// applies if it is smaller, or if this one is `nil`, which is the default. Called before ``accepted(_:id:request:)``.
-    ///
-    /// - Parameter request: The head of the upgrade request.
-    func messageLimit(for request: HTTPRequestHead) -> Int?
 
     /// Returns the maximum size of a request's body that the handler can use, in bytes.
     ///
@@ -94,15 +76,6 @@ extension ListenerHandler {
             HTTPResponse(
                 status: 404, headers: ["Content-Type": "text/plain; charset=utf-8"], text: "There is no WebSocket at this address.\n"))
     }
-
-    /// Closes the connection with ``CloseCode/internalError``. Only called if the handler accepts upgrades.
-    public func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
-        connection.close(.internalError, reason: "The server has no handler for WebSockets at this address.")
-        return IgnoredEvents()
-    }
-
-    /// Returns `nil`: the listener's limit applies.
-    public func messageLimit(for request: HTTPRequestHead) -> Int? { nil }
 
     /// Returns `nil`: the listener's limit applies.
     public func bodyLimit(for request: HTTPRequestHead) -> Int? { nil }
@@ -162,13 +135,6 @@ package protocol DroppableResponder: HTTPResponder {
 
 /// The maximum size of a body for requests that bring no messages, or that are refused, in bytes.
 package let bodyLimitWithoutMessages = 64 << 10
-
-/// The events of a connection that is being closed.
-final class IgnoredEvents: MessageEvents {
-    func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
-    func received(_ id: ConnectionID, _ batch: borrowing MessageBatch) {}
-    func closed(_ id: ConnectionID, _ reason: CloseReason) {}
-}
 
 extension ListenerAddress: CustomStringConvertible {
     /// The host and the port, such as `127.0.0.1:8080`.

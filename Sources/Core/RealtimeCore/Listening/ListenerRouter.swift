@@ -8,7 +8,7 @@
 /// ])
 /// let address = try await listener.start(router)
 /// ```
-/// The first route that matches receives the request, or the upgrade and its connection. If none does, the client receives a response with
+/// The first route that matches receives the request or the upgrade. If none does, the client receives a response with
 /// the status 404.
 public final class ListenerRouter: ListenerHandler {
     /// A handler and the requests for which it is responsible.
@@ -85,17 +85,6 @@ public final class ListenerRouter: ListenerHandler {
     public func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
         self.handler(of: request)?.upgrade(request) ?? .reject(Self.notFound)
     }
-
-    /// Passes a connection to the handler that accepted its upgrade.
-    public func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
-        if let handler = self.handler(of: request) { return handler.accepted(connection, id: id, request: request) }
-        // Only if the condition of a route has changed its result since the upgrade.
-        connection.close(.internalError, reason: "No handler is responsible for this path.")
-        return IgnoredEvents()
-    }
-
-    /// Returns the limit of the handler that accepted the upgrade.
-    public func messageLimit(for request: HTTPRequestHead) -> Int? { self.handler(of: request)?.messageLimit(for: request) }
 
     /// Returns the limit of the handler of the first route that matches.
     public func bodyLimit(for request: HTTPRequestHead) -> Int? {

@@ -1,22 +1,67 @@
 import RealtimeSystem
 
+/// A type that takes the connection of a client whose WebSocket upgrade was accepted.
+///
+/// The listener calls either ``connected(_:id:)`` or ``abandoned()``, once for each decision to accept, on one of its threads.
+///
+/// ```swift
+/// struct Visitor: UpgradeAcceptor {
+///     let name: String
+///
+///     func connected(_ connection: any MessageConnection, id: ConnectionID) -> any MessageEvents {
+///         Conversation(with: name, on: connection)
+///     }
+/// }
+/// ```
+public protocol UpgradeAcceptor: Sendable {
+    /// The maximum size of a message that the connection may receive, in bytes.
+    ///
+    /// A listener keeps the parts of a message until it is complete, so a limit that fits the protocol saves memory. The listener's own limit
+    /// applies if it is smaller, or if this one is `nil`, which is the default.
+    var messageLimit: Int? { get }
+
+    /// Takes the connection, which is open.
+    ///
+    /// - Parameters:
+    ///   - connection: The connection, for sending messages and closing it.
+    ///   - id: The ID of the connection. It is unique among the connections that this process accepts.
+    /// - Returns: The object that receives the messages and the end of the connection.
+    func connected(_ connection: any MessageConnection, id: ConnectionID) -> any MessageEvents
+
+    /// There is no connection: the client has disconnected, the time limit of the decision has elapsed, the listener stops, or the response
+    /// would be invalid.
+    ///
+    /// By default, does nothing.
+    func abandoned()
+}
+
+extension UpgradeAcceptor {
+    /// `nil`: the listener's limit applies.
+    public var messageLimit: Int? { nil }
+
+    /// Does nothing.
+    public func abandoned() {}
+}
+
 /// The decision about a WebSocket upgrade.
 public enum UpgradeDecision: Sendable {
-    /// Accepts the upgrade, with one of the subprotocols that the client offered, or with none, and adds header fields to the response.
+    /// Accepts the upgrade, with one of the subprotocols that the client offered, or with none, and adds header fields to the response. The
+    /// acceptor takes the connection.
     ///
     /// The listener sets the fields of the handshake itself: `Connection`, `Upgrade`, and those whose names start with `Sec-WebSocket-`.
     /// If `headers` contains one of them, a `Content-Length`, a `Transfer-Encoding`, or an invalid field, or if the client didn't offer the
     /// subprotocol, the client receives a response with the status 500.
-    case accept(subprotocol: String?, headers: HTTPHeaders = [:])
+    case accept(subprotocol: String? = nil, headers: HTTPHeaders = [:], to: any UpgradeAcceptor)
     /// Rejects the upgrade and sends a response.
     case reject(HTTPResponse)
     /// Decides later. The listener calls the closure immediately with an object that receives the decision, from any thread.
     ///
     /// ```swift
     /// func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision {
-    ///     .later { [isAuthorized] responder in
+    ///     .later { [findUser] responder in
     ///         let task = Task {
-    ///             if await isAuthorized(request) { responder.accept() } else { responder.reject(HTTPResponse(status: 401)) }
+    ///             guard let name = await findUser(request) else { return responder.reject(HTTPResponse(status: 401)) }
+    ///             responder.accept(to: Visitor(name: name))
     ///         }
     ///         responder.onCancel { task.cancel() }
     ///     }
@@ -33,14 +78,20 @@ public enum UpgradeDecision: Sendable {
 ///   pending ──accept, reject──▶ decided
 ///      └────────cancel────────▶ cancelled
 /// ```
-/// Only the first decision counts. Decisions after the listener has cancelled have no effect.
+/// Only the first decision counts. Decisions after it, or after the listener has cancelled, have no effect: an acceptor is told with
+/// ``UpgradeAcceptor/abandoned()``.
 public final class UpgradeResponder: Sendable {
     /// A decision.
     public enum Answer: Sendable {
-        /// Accepts the upgrade; see ``UpgradeDecision/accept(subprotocol:headers:)``.
-        case accept(subprotocol: String?, headers: HTTPHeaders)
+        /// Accepts the upgrade; see ``UpgradeDecision/accept(subprotocol:headers:to:)``.
+        case accept(subprotocol: String?, headers: HTTPHeaders, to: any UpgradeAcceptor)
         /// Rejects the upgrade and sends a response.
         case reject(HTTPResponse)
+
+        /// There is no connection for this answer.
+        package func abandon() {
+            if case .accept(_, _, let acceptor) = self { acceptor.abandoned() }
+        }
     }
 
     private struct State: Sendable {
@@ -63,9 +114,10 @@ public final class UpgradeResponder: Sendable {
     ///
     /// - Parameters:
     ///   - subprotocol: One of the subprotocols that the client offered, or `nil`.
-    ///   - headers: Header fields to add to the response; see ``UpgradeDecision/accept(subprotocol:headers:)``.
-    public func accept(subprotocol: String? = nil, headers: HTTPHeaders = [:]) {
-        self.decide(.accept(subprotocol: subprotocol, headers: headers))
+    ///   - headers: Header fields to add to the response; see ``UpgradeDecision/accept(subprotocol:headers:to:)``.
+    ///   - acceptor: The object that takes the connection.
+    public func accept(subprotocol: String? = nil, headers: HTTPHeaders = [:], to acceptor: any UpgradeAcceptor) {
+        self.decide(.accept(subprotocol: subprotocol, headers: headers, to: acceptor))
     }
 
     /// Rejects the upgrade and sends a response.
@@ -105,7 +157,8 @@ public final class UpgradeResponder: Sendable {
         let (decided, action) = self.state.withLock { ($0.decided.take(), $0.onCancel.take()) }
         // What the closure captures may be released here, outside the lock.
         _ = action
-        decided?(answer)
+        guard let decided else { return answer.abandon() }
+        decided(answer)
     }
 }
 
@@ -139,11 +192,34 @@ extension HTTPHeaders {
     }
 }
 
+extension UpgradeDecision {
+    /// Returns the decision with another acceptor in place of the one that it names now or later.
+    package func replacingAcceptor(_ replacement: @escaping @Sendable (any UpgradeAcceptor) -> any UpgradeAcceptor) -> UpgradeDecision {
+        switch self {
+        case .accept(let subprotocol, let headers, let acceptor):
+            return .accept(subprotocol: subprotocol, headers: headers, to: replacement(acceptor))
+        case .reject: return self
+        case .later(let ask):
+            return .later { responder in
+                let inner = UpgradeResponder { answer in
+                    switch answer {
+                    case .accept(let subprotocol, let headers, let acceptor):
+                        responder.accept(subprotocol: subprotocol, headers: headers, to: replacement(acceptor))
+                    case .reject(let response): responder.reject(response)
+                    }
+                }
+                responder.onCancel { inner.cancel() }
+                ask(inner)
+            }
+        }
+    }
+}
+
 extension UpgradeDecision: CustomStringConvertible {
     /// The name of the case and its values, without those that may be secret.
     public var description: String {
         switch self {
-        case .accept(let subprotocol, let headers):
+        case .accept(let subprotocol, let headers, _):
             PartText.text(ofCase: "accept", ["subprotocol": Redacted.optional(subprotocol), "headers": headers])
         case .reject(let response): PartText.text(ofCase: "reject", ["": response])
         case .later: "later"

@@ -13,6 +13,7 @@
 @_exported public import class RealtimeCore.ListenerRouter
 @_exported public import struct RealtimeCore.MessageBatch
 @_exported public import struct RealtimeCore.TransportError
+@_exported public import protocol RealtimeCore.UpgradeAcceptor
 @_exported public import enum RealtimeCore.UpgradeDecision
 @_exported public import class RealtimeCore.UpgradeResponder
 @_exported public import protocol RealtimeCore.MessageConnection

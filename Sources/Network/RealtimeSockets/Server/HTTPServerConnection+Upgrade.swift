@@ -17,15 +17,15 @@ extension HTTPServerConnection {
     }
 
     private func decided(_ answer: UpgradeResponder.Answer, _ exchange: HTTPServerExchange) {
-        guard case .deciding(let pending) = self.state.phase, pending.exchange === exchange else { return }
+        guard case .deciding(let pending) = self.state.phase, pending.exchange === exchange else { return answer.abandon() }
         self.state.phase = .responding(exchange, isLast: false)
         self.setTimeout(nil)
         switch answer {
         case .reject(let response): exchange.respond(response)
-        case .accept(let subprotocol, let headers):
+        case .accept(let subprotocol, let headers, let acceptor):
             var frames: [UInt8] = []
             swap(&frames, &self.state.pipelined)
-            let isOpen = frames.withUnsafeBytes { self.upgrade(pending.head, pending.offer, subprotocol, headers, exchange, $0) }
+            let isOpen = frames.withUnsafeBytes { self.upgrade(pending.offer, subprotocol, headers, acceptor, exchange, $0) }
             // Otherwise, the bytes are the next request.
             if !isOpen { self.state.pipelined = frames }
         }
@@ -45,24 +45,25 @@ extension HTTPServerConnection {
     /// - Parameter frames: The bytes that were received after the request.
     /// - Returns: `false` if the answer is invalid. The client receives a response instead.
     func upgrade(
-        _ head: HTTPRequestHead, _ offer: ServerHandshake.Offer, _ subprotocol: String?, _ headers: HTTPHeaders,
+        _ offer: ServerHandshake.Offer, _ subprotocol: String?, _ headers: HTTPHeaders, _ acceptor: any UpgradeAcceptor,
         _ exchange: HTTPServerExchange, _ frames: UnsafeRawBufferPointer
     ) -> Bool {
         var response: [UInt8] = []
         do throws(TransportError) {
             try HTTPEncoder.append(try ServerHandshake.accept(offer, subprotocol: subprotocol, headers: headers), to: &response)
         } catch {
+            acceptor.abandoned()
             exchange.respond(.line(500, "The server's response to the WebSocket request is invalid."))
             return false
         }
         let id = ConnectionID.nextAccepted()
-        let messageLimit = min(self.limits.messageBytes, self.handler.messageLimit(for: head) ?? .max)
+        let messageLimit = min(self.limits.messageBytes, acceptor.messageLimit ?? .max)
         let webSocket = SocketWebSocket(accepted: self.stream, id: id, messageLimit: messageLimit, limits: self.limits.output)
         self.state.phase = .upgraded(webSocket)
         self.cancelTimer()
         self.resumeReading()
-        let events = self.handler.accepted(webSocket, id: id, request: head)
-        // After `accepted`: a flush in there would write the response without the messages that follow it.
+        let events = acceptor.connected(webSocket, id: id)
+        // Afterwards: a flush in there would write the response without the messages that follow it.
         self.stream.enqueue { $0.append(contentsOf: response) }
         webSocket.start(events, leftover: frames)
         self.stream.flush()

@@ -257,8 +257,8 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
         case .valid(let offer):
             switch self.handler.upgrade(head) {
             case .reject(let response): exchange.respond(response)
-            case .accept(let subprotocol, let headers):
-                guard self.upgrade(head, offer, subprotocol, headers, exchange, input) else { return }
+            case .accept(let subprotocol, let headers, let acceptor):
+                guard self.upgrade(offer, subprotocol, headers, acceptor, exchange, input) else { return }
                 input = UnsafeRawBufferPointer(rebasing: input.suffix(0))
             case .later(let begin): self.decideLater(head, offer, exchange, begin)
             }

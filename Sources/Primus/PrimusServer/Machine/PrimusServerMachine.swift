@@ -30,8 +30,6 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         /// Whether the client has asked for text in place of bytes, as Primus' own clients of engine.io do.
         let needsText: Bool
         var state = State.opening
-        /// Whether the server had as many clients as it accepts, because others were accepted since it decided about this one.
-        let isSurplus: Bool
         /// Whether the application knows the connection.
         var isReported = false
         /// The pings of Primus, which the server sends since version 8.
@@ -56,6 +54,8 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         case transport(ConnectionID)
     }
 
+    /// The number of clients that were accepted, and whose connections aren't open yet.
+    private var reservedPlaces = 0
     let configuration: PrimusServerConfiguration
     let coding: PrimusCoding
     private let pluginReader: PrimusPluginReader
@@ -114,16 +114,28 @@ struct PrimusServerMachine: EmbeddedServerMachine {
     func start(now: Instant, _ effects: inout Effects<Self>) {}
 
     /// Whether the server has as many clients as it accepts.
-    var isFull: Bool { self.connections.count >= self.configuration.sparkLimit }
+    var isFull: Bool { self.connections.count + self.reservedPlaces >= self.configuration.sparkLimit }
 
-    /// The listener accepted a WebSocket for this request, or the request opens a session over HTTP.
+    /// Reserves a place for a client, which ``accepted(_:_:_:overHTTP:sparkID:)`` takes, or ``releasePlace()`` gives back.
+    ///
+    /// - Returns: `false` if there is none.
+    mutating func reservePlace() -> Bool {
+        if self.isFull { return false }
+        self.reservedPlaces += 1
+        return true
+    }
+
+    mutating func releasePlace() { self.reservedPlaces -= 1 }
+
+    /// A client that has a place is connected: the listener accepted a WebSocket for this request, or the request opens a session over HTTP.
     mutating func accepted(
         _ id: ConnectionID, _ framing: PrimusFraming, _ request: HTTPRequestHead, overHTTP: Bool = false, sparkID: String? = nil
     ) {
+        self.releasePlace()
         let requests = ResponderCalls<WaiterID>(&self.generator)
         let connection = Connection(
             spark: PrimusSparkInfo(id: sparkID ?? self.makeID(), request: request), framing: framing, isOverHTTP: overHTTP,
-            needsText: request.field("b64") != nil, isSurplus: self.isFull, requests: requests,
+            needsText: request.field("b64") != nil, requests: requests,
             channels: MultiplexMembers(limit: self.configuration.channelLimit, nameLimit: self.configuration.channelNameLimit))
         self.sparkIDs[ByteString(connection.id)] = id
         self.connections.insert(connection, id)
@@ -140,10 +152,6 @@ struct PrimusServerMachine: EmbeddedServerMachine {
 
     mutating func opened(_ id: ConnectionID, head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>) {
         guard let connection = self.connections[id], connection.state == .opening else { return }
-        if connection.isSurplus {
-            let reason = "The server has as many clients as it accepts."
-            return self.close(id, Self.tryAgainLater, reason, problem: reason, &effects)
-        }
         self.connections.update(id) { ($0.state, $0.isReported) = (.open, true) }
         let handshake = EngineIOHandshake(
             sid: connection.id,
@@ -164,9 +172,6 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         self.deliver(.connected(id: connection.id), &effects)
         self.deliver(.connected(connection.spark), &effects)
     }
-
-    /// The code of RFC 6455 for a server that has too many clients.
-    private static let tryAgainLater = CloseCode(rawValue: 1013)
 
     private func milliseconds(_ duration: Duration) -> Int { Int(max(1, duration.nanoseconds / 1_000_000)) }
 

@@ -83,39 +83,36 @@ extension SignalRServerMachine {
     }
 
     /// Whether there are as many connections as may be, with those whose upgrade has been accepted.
-    private var isFull: Bool { self.connections.count + self.admissionDeadlines.count >= self.configuration.connectionLimit }
+    private var isFull: Bool { self.connections.count + self.admissionCount >= self.configuration.connectionLimit }
 
     /// Decides about a WebSocket.
     ///
-    /// - Returns: Why it is refused, or `nil` to accept it.
-    mutating func admit(_ request: HTTPRequestHead, to hub: HubID, token: String?, userID: String?, now: Instant) -> HubRefusal? {
-        let key = token.map { ByteString($0) }
-        if let key {
-            switch self.opening(key, by: .webSockets, on: hub) {
+    /// - Returns: Why it is refused, or `nil` to accept it. Then, ``connected(_:_:now:_:)`` or ``abandoned(_:)`` follows.
+    mutating func admit(_ admission: Admission) -> HubRefusal? {
+        if let token = admission.token {
+            switch self.opening(token, by: .webSockets, on: admission.hub) {
             case .refused(let refusal): return refusal
             case .isOpen(let id):
                 guard self.connections[id]?.isResumable == true else { return .inUse }
-                guard self.connections[id]?.userID == userID else { return .otherUser }
-                self.admit(request, Admission(number: self.nextNumber(), hub: hub, token: key, userID: userID), now: now)
+                guard self.connections[id]?.userID == admission.userID else { return .otherUser }
+                self.admissionCount += 1
                 return nil
             case .permitted: break
             }
-        } else if !self.hubs[hub.rawValue].transports.contains(.webSockets) {
+        } else if !self.hubs[admission.hub.rawValue].transports.contains(.webSockets) {
             return .unsupportedTransport(.webSockets)
-        } else if self.admissionDeadlines.count >= self.configuration.negotiationLimit {
-            return .unavailable
         }
         guard !self.isFull else { return .unavailable }
-        // It expires with the admission.
-        if let key { self.startOpening(key, .webSockets) }
-        self.admit(request, Admission(number: self.nextNumber(), hub: hub, token: key, userID: userID), now: now)
+        if let token = admission.token { self.startOpening(token, .webSockets) }
+        self.admissionCount += 1
         return nil
     }
 
-    private mutating func admit(_ request: HTTPRequestHead, _ admission: Admission, now: Instant) {
-        let upgrade = UpgradeKey(request)
-        self.admissions[upgrade, default: []].append(admission)
-        self.admissionDeadlines.set(admission.number, now + self.connectTimeout, upgrade)
+    /// The listener has no connection for a WebSocket that was accepted.
+    mutating func abandoned(_ admission: Admission) {
+        self.admissionCount -= 1
+        // An open connection, which would have been resumed, remains.
+        if let token = admission.token, case .opening? = self.negotiations[token]?.state { self.negotiations[token] = nil }
     }
 
     private mutating func startOpening(_ key: ByteString, _ transport: HubTransport) {
@@ -123,26 +120,18 @@ extension SignalRServerMachine {
         self.negotiationDeadlines.remove(key)
     }
 
-    /// The listener accepted a WebSocket for this request.
+    /// The listener has the connection of a WebSocket that was accepted.
     ///
-    /// - Returns: `false` if the request wasn't admitted, or so long ago that its connection is forgotten. The caller closes it.
-    mutating func accepted(_ id: ConnectionID, _ request: HTTPRequestHead, now: Instant, _ effects: inout Effects<Self>) -> Bool {
-        let key = UpgradeKey(request)
-        guard var admissions = self.admissions[key], !admissions.isEmpty else { return false }
-        let admission = admissions.removeFirst()
-        self.admissions[key] = admissions.isEmpty ? nil : admissions
-        self.admissionDeadlines.remove(admission.number)
+    /// - Returns: `false` if its negotiation is forgotten. The caller closes the connection.
+    mutating func connected(_ admission: Admission, _ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) -> Bool {
+        self.admissionCount -= 1
         guard let token = admission.token else {
-            let connectionID = self.generator.makeID()
-            let connection = self.connection(
-                .webSockets, Negotiation(hub: admission.hub, connectionID: connectionID, allowsResuming: false), token: nil,
-                admission.userID,
-                request, now: now)
-            self.insert(connection, id)
+            let negotiation = Negotiation(hub: admission.hub, connectionID: self.generator.makeID(), allowsResuming: false)
+            self.insert(self.connection(.webSockets, negotiation, token: nil, admission.userID, admission.request, now: now), id)
             return true
         }
         if case .open(_, let resumed)? = self.negotiations[token]?.state { return self.resume(resumed, on: id, now: now, &effects) }
-        return self.accepted(id, by: .webSockets, token: token, userID: admission.userID, request, now: now, &effects)
+        return self.accepted(id, by: .webSockets, token: token, userID: admission.userID, admission.request, now: now, &effects)
     }
 
     /// A negotiated connection was opened with a request that was admitted.

@@ -7,14 +7,6 @@ extension SignalRServerMachine {
     mutating func timeout(now: Instant, _ effects: inout Effects<Self>) {
         // After a standstill, the client's connection may wait to be accepted.
         while let key = self.negotiationDeadlines.popPassed(now: now) { self.negotiations[key] = nil }
-        while let due = self.admissionDeadlines.popDue(now) {
-            for admission in self.admissions[due.companion] ?? [] where admission.number == due.key {
-                // An open connection, which would have been resumed, remains.
-                if let token = admission.token, case .opening? = self.negotiations[token]?.state { self.negotiations[token] = nil }
-            }
-            self.admissions[due.companion]?.removeAll { $0.number == due.key }
-            if self.admissions[due.companion]?.isEmpty == true { self.admissions[due.companion] = nil }
-        }
         while let due = self.connectionDeadlines.popDue(now) {
             switch self.connections.update(due.key, { $0.timer.fired(now: now) }) {
             case .due: self.timerFired(due.key, now: now, &effects)

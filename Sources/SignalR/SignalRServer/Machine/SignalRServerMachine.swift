@@ -97,22 +97,16 @@ struct SignalRServerMachine: EmbeddedServerMachine {
         }
     }
 
-    /// The parts of an upgrade request that the listener repeats when it has accepted it.
-    struct UpgradeKey: Hashable, Sendable {
-        private let target: String
-        private let headers: HTTPHeaders
-
-        init(_ request: HTTPRequestHead) {
-            (self.target, self.headers) = (request.target, request.headers)
-        }
-    }
-
-    /// The decision to accept an upgrade, until the listener has a connection. Upgrades with equal requests are interchangeable.
+    /// A WebSocket that was accepted, until the listener has a connection.
     struct Admission: Sendable {
-        let number: UInt64
+        let request: HTTPRequestHead
         let hub: HubID
         let token: ByteString?
         let userID: String?
+
+        init(request: HTTPRequestHead, hub: HubID, token: String?, userID: String?) {
+            (self.request, self.hub, self.token, self.userID) = (request, hub, token.map { ByteString($0) }, userID)
+        }
     }
 
     let configuration: SignalRServerConfiguration
@@ -127,8 +121,8 @@ struct SignalRServerMachine: EmbeddedServerMachine {
     var sockets = HubSockets()
     var negotiations: [ByteString: Negotiation] = [:]
     var negotiationDeadlines = Deadlines<ByteString, PatientLimit>()
-    var admissions: [UpgradeKey: [Admission]] = [:]
-    var admissionDeadlines = Deadlines<UInt64, UpgradeKey>()
+    /// The number of WebSockets that were accepted, and for which the listener has no connection yet.
+    var admissionCount = 0
     var connectionDeadlines = Deadlines<ConnectionID, Void>()
     var waiting: [WaiterID: Waiting] = [:]
     var eventRoute = EventRoutes.none
@@ -164,7 +158,7 @@ struct SignalRServerMachine: EmbeddedServerMachine {
     }
 
     var nextDeadline: Instant? {
-        .earliest(self.connectionDeadlines.earliest, .earliest(self.negotiationDeadlines.earliest, self.admissionDeadlines.earliest))
+        .earliest(self.connectionDeadlines.earliest, self.negotiationDeadlines.earliest)
     }
 
     mutating func addHub(_ path: String) -> HubID {

@@ -51,13 +51,13 @@ struct ListenerLimitTests {
     ]
 
     /// A handler whose protocol has small messages.
-    private final class SmallMessages: ListenerHandler {
+    private final class SmallMessages: AcceptingHandler {
         let handler = TestHandler()
 
         func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
             responder.respond(HTTPResponse(status: 200))
         }
-        func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
+        func decision(about request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
         func messageLimit(for request: HTTPRequestHead) -> Int? { 100 }
         func bodyLimit(for request: HTTPRequestHead) -> Int? { request.path == "/large" ? nil : 100 }
 

@@ -6,13 +6,14 @@ import Testing
 @testable import RealtimeSockets
 
 /// A handler made of closures that records its requests and connections.
-final class TestHandler: ListenerHandler {
+final class TestHandler: AcceptingHandler {
     typealias Respond = @Sendable (HTTPRequestHead, [UInt8], any HTTPResponder) -> Void
 
     private let respond: Respond
     private let decide: @Sendable (HTTPRequestHead) -> UpgradeDecision
     private let onAccepted: @Sendable (any MessageConnection, ConnectionID) -> Void
     let events = SocketEvents()
+    let abandonments = Log<String>()
     let requests = Lock<[(head: HTTPRequestHead, body: [UInt8])]>([])
 
     init(
@@ -32,13 +33,16 @@ final class TestHandler: ListenerHandler {
         self.respond(request, body, responder)
     }
 
-    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { self.decide(request) }
+    func decision(about request: HTTPRequestHead) -> UpgradeDecision { self.decide(request) }
 
     func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         self.events.connections.withLock { $0.append(connection) }
         self.onAccepted(connection, id)
         return self.events
     }
+
+    /// The log has the targets of upgrades that were accepted in vain.
+    func abandoned(_ request: HTTPRequestHead) { self.abandonments.add(request.target) }
 }
 
 /// Records the events of WebSockets, in order.

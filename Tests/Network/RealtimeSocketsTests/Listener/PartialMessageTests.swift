@@ -19,13 +19,13 @@ import Testing
         func closed(_ id: ConnectionID, _ reason: CloseReason) {}
     }
 
-    private final class Handler: ListenerHandler {
+    private final class Handler: AcceptingHandler {
         let events = Events()
 
         func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) {
             responder.respond(HTTPResponse(status: 404))
         }
-        func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
+        func decision(about request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
         func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
             self.events
         }

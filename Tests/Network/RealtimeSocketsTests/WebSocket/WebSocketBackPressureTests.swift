@@ -100,7 +100,7 @@ private final class GaugedEvents: MessageEvents {
 }
 
 /// A server whose WebSockets report to the same events.
-private final class GaugedServer: ListenerHandler {
+private final class GaugedServer: AcceptingHandler {
     let events: GaugedEvents
 
     init(_ events: GaugedEvents) {
@@ -108,7 +108,7 @@ private final class GaugedServer: ListenerHandler {
     }
 
     func received(_ request: HTTPRequestHead, body: [UInt8], responder: any HTTPResponder) { responder.respond(HTTPResponse(status: 404)) }
-    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
+    func decision(about request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
 
     func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         self.events.connection.withLock { $0 = connection as? SocketWebSocket }

@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 
 /// A server of Primus that says what a test wants, with the parser `json` and without framing.
-final class PluginServer: ListenerHandler, MessageEvents {
+final class PluginServer: AcceptingHandler, MessageEvents {
     /// The messages of the client, except those of Primus itself.
     let received = EventRecorder<String>()
     private let connections = RawConnections()
@@ -36,7 +36,7 @@ final class PluginServer: ListenerHandler, MessageEvents {
         responder.respond(HTTPResponse(status: 404, text: ""))
     }
 
-    func upgrade(_ request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
+    func decision(about request: HTTPRequestHead) -> UpgradeDecision { .accept(subprotocol: nil) }
 
     func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
         self.connections.accepted(connection, id: id)
