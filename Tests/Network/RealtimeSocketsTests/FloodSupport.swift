@@ -1,4 +1,5 @@
 import RealtimeSystem
+import TestSupport
 import RealtimeCore
 import Testing
 

@@ -437,11 +437,10 @@ import Testing
             let target = try test.openEngineIO().replacing("polling", with: "websocket")
             let spark = try #require(test.server.sparks.first)
             let connection = RecordingConnection()
-            let id = ConnectionID.nextAccepted()
+            let (id, acceptor) = (ConnectionID.nextAccepted(), try test.acceptor(of: target))
             await withTaskGroup(of: Void.self) { group in
                 group.addTask {
-                    let request = HTTPRequestHead(method: "GET", target: target)
-                    let events = test.server.listenerHandler.accepted(connection, id: id, request: request)
+                    let events = acceptor.connected(connection, id: id)
                     var probe = MessageBatch()
                     probe.append(.text, Array("2probe".utf8))
                     events.received(id, probe)
@@ -458,11 +457,12 @@ import Testing
         }
     }
 
-    @Test func `a WebSocket is closed whose session ends before it is accepted`() async throws {
+    @Test func `a WebSocket is closed whose session ends before it is connected`() async throws {
         let (test, echo) = try await self.start()
         let connection = RecordingConnection()
-        let request = HTTPRequestHead(method: "GET", target: Self.socketPath + "&sid=ended")
-        _ = test.server.listenerHandler.accepted(connection, id: .nextAccepted(), request: request)
+        let acceptor = try test.acceptor(of: test.openEngineIO().replacing("polling", with: "websocket"))
+        try test.server.drop(#require(test.server.sparks.first).id)
+        _ = acceptor.connected(connection, id: .nextAccepted())
         expect(connection.calls.all == [.closing(.normal)] && test.server.sparks.isEmpty)
         echo.cancel()
     }

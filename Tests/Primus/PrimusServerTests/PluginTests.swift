@@ -232,7 +232,9 @@ import Testing
         let test = try await ServerUnderTest { ($0.plugins, $0.channelLimit) = (.all, 100) }
         let joined = EventRecorder<String>()
         let tokens = [
-            test.server.onChannel("a", on: CallbackExecutor { $0() }) { if case .joined(let channel) = $0 { joined.record(channel.spark.id) } },
+            test.server.onChannel("a", on: CallbackExecutor { $0() }) {
+                if case .joined(let channel) = $0 { joined.record(channel.spark.id) }
+            },
             test.server.onRequest(on: CallbackExecutor { $0() }) { _, payload, respond in respond(((try? payload.value.int) ?? 0) * 2) },
         ]
         let (flooding, other) = (test.client(), test.client())

@@ -75,6 +75,17 @@ extension ServerUnderTest {
         return RawExchange(transport, HTTPRequest(method, endpoint, headers: headers, body: Array(body.utf8)))
     }
 
+    /// Returns the acceptor of a WebSocket. Without a hook, the server decides immediately.
+    func acceptor(of target: String) throws -> any UpgradeAcceptor {
+        let answers = EventRecorder<UpgradeResponder.Answer>()
+        let decision = self.server.listenerHandler.upgrade(HTTPRequestHead(method: "GET", target: target))
+        if case .later(let ask) = decision { ask(UpgradeResponder { answers.record($0) }) }
+        guard case .accept(_, _, let acceptor)? = answers.all.first else {
+            throw TransportError(.upgradeRejected, "The server didn't accept the WebSocket: \(answers.all)")
+        }
+        return acceptor
+    }
+
     /// Opens a session of engine.io over polling.
     ///
     /// - Returns: The target of its requests.

@@ -225,8 +225,7 @@ import Testing
         // The client of the session moves after a message to all clients was added to those that wait, and before its session is flushed.
         let id = ConnectionID.nextAccepted()
         let other = RecordingConnection(onFlush: { for client in moving.take() { client.send("5") } })
-        let events = test.server.listenerHandler.accepted(
-            other, id: id, request: HTTPRequestHead(method: "GET", target: "/primus/?EIO=4&transport=websocket"))
+        let events = try test.acceptor(of: "/primus/?EIO=4&transport=websocket").connected(other, id: id)
         events.opened(id, head: HTTPResponseHead(status: 101))
         let ends = EventRecorder<CloseReason>()
         let record = test.server.onDisconnection(on: CallbackExecutor { $0() }) { _, reason in ends.record(reason) }

@@ -150,14 +150,22 @@ import Testing
             "TransportError": [TransportError(.requestRejected, "Rejected.", response: Self.response)],
             "Transports": [Self.configuration(Self.authorizers[0]).transports],
             "UpgradeDecision": [
-                UpgradeDecision.reject(Self.response), UpgradeDecision.accept(subprotocol: nil, headers: Self.headers),
+                UpgradeDecision.reject(Self.response),
+                UpgradeDecision.accept(subprotocol: Self.text, headers: Self.headers, to: Acceptor()),
             ],
             "UpgradeResponder.Answer": [
-                UpgradeResponder.Answer.reject(Self.response), UpgradeResponder.Answer.accept(subprotocol: nil, headers: Self.headers),
+                UpgradeResponder.Answer.reject(Self.response),
+                UpgradeResponder.Answer.accept(subprotocol: Self.text, headers: Self.headers, to: Acceptor()),
             ],
             "TransportMessage": [Self.message],
             "WebSocketRequest": [WebSocketRequest(Self.endpoint, headers: Self.headers, subprotocols: [Self.text])],
         ]
+    }
+
+    private struct Acceptor: UpgradeAcceptor {
+        let text = RedactionTests.text
+
+        func connected(_ connection: any MessageConnection, id: ConnectionID) -> any MessageEvents { preconditionFailure("not called") }
     }
 
     private static func conditionErrors() async throws -> [ConditionError] {

@@ -36,8 +36,7 @@ final class StubTransport: WebSocketTransport {
 
     var connections: [Connection] { self.made.withLock { $0 } }
 
-    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any MessageEvents) -> any MessageConnection
-    {
+    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any MessageEvents) -> any MessageConnection {
         self.made.withLock { made in
             let connection = Connection(made.count + 1, id, events, self.calls)
             made.append(connection)

@@ -552,23 +552,17 @@ import Testing
         expectEqual(server.machine.negotiationDeadlines.count, 2)
     }
 
-    @Test func `a token whose upgrade was accepted isn't forgotten for new ones, and expires with the upgrade`() throws {
+    @Test func `a token whose upgrade was accepted isn't forgotten for new ones, and is no longer valid without a connection`() throws {
         var server = HubMachineUnderTest { $0.negotiationLimit = 1 }
-        let (first, hub) = (server.negotiate()?.token ?? "none", server.hub)
-        func admit(_ server: inout HubMachineUnderTest) -> Int? {
-            var status: Int?
-            server.step { machine, now, _ in
-                let request = HTTPRequestHead(method: "GET", target: "/hub?id=\(first)")
-                status = machine.admit(request, to: hub, token: first, userID: nil, now: now)?.status
-            }
-            return status
-        }
-        expectNil(admit(&server))
+        let admission = server.admission(token: server.negotiate()?.token)
+        expectNil(server.admit(admission))
         _ = (0..<3).map { _ in server.negotiate() }
-        expectEqual(admit(&server), 409)
+        expectEqual(server.admit(admission), 409)
         server.advance(by: .seconds(15))
-        expectEqual(admit(&server), 404)
-        expect(server.machine.negotiations.isEmpty)
+        expectEqual(server.admit(admission), 409)
+        server.abandon(admission)
+        expectEqual(server.admit(admission), 404)
+        expect(server.machine.negotiations.isEmpty && server.machine.admissionCount == 0)
     }
 
     @Test func `connections over the limit are rejected`() {
@@ -579,12 +573,11 @@ import Testing
 
     @Test func `an upgrade in progress counts as a connection`() {
         var server = HubMachineUnderTest { $0.connectionLimit = 1 }
-        let (hub, request) = (server.hub, HTTPRequestHead(method: "GET", target: "/hub"))
-        var statuses: [Int?] = []
-        server.step { machine, now, _ in
-            for _ in 0..<2 { statuses.append(machine.admit(request, to: hub, token: nil, userID: nil, now: now)?.status) }
-        }
-        expectEqual(statuses, [nil, 503])
+        let admission = server.admission()
+        expect(server.admit(admission) == nil && server.admit(admission) == 503)
+        server.abandon(admission)
+        let isAccepted = server.accept(1)
+        expect(isAccepted && server.admit(admission) == 503)
     }
 
     @Test func `stopping closes every connection and lets clients reconnect`() {

@@ -78,15 +78,31 @@ struct HubMachineUnderTest: MachineHarness {
 
     @discardableResult
     mutating func accept(_ number: Int, userID: String? = nil, target: String = "/hub") -> Bool {
-        let request = HTTPRequestHead(method: "GET", target: target)
+        let admission = self.admission(userID: userID, target: target)
         var isAccepted = false
-        let hub = self.hub
         self.step { machine, now, effects in
-            guard machine.admit(request, to: hub, token: nil, userID: userID, now: now) == nil else { return }
-            isAccepted = machine.accepted(ConnectionID(rawValue: UInt64(number)), request, now: now, &effects)
+            guard machine.admit(admission) == nil else { return }
+            isAccepted = machine.connected(admission, ConnectionID(rawValue: UInt64(number)), now: now, &effects)
         }
         return isAccepted
     }
+
+    func admission(token: String? = nil, userID: String? = nil, target: String = "/hub") -> SignalRServerMachine.Admission {
+        let request = HTTPRequestHead(method: "GET", target: token.map { "/hub?id=\($0)" } ?? target)
+        return SignalRServerMachine.Admission(request: request, hub: self.hub, token: token, userID: userID)
+    }
+
+    /// Decides about an upgrade.
+    ///
+    /// - Returns: The status of the rejection; `nil` if it is accepted.
+    mutating func admit(_ admission: SignalRServerMachine.Admission) -> Int? {
+        var status: Int?
+        self.step { machine, _, _ in status = machine.admit(admission)?.status }
+        return status
+    }
+
+    /// The listener has no connection for an upgrade that was accepted.
+    mutating func abandon(_ admission: SignalRServerMachine.Admission) { self.step { machine, _, _ in machine.abandoned(admission) } }
 
     /// Accepts a connection and completes its handshake and its first call.
     mutating func connect(_ number: Int, userID: String? = nil) {
@@ -211,12 +227,11 @@ struct HubMachineUnderTest: MachineHarness {
     }
 
     private mutating func upgrade(_ number: Int, token: String, _ status: inout Int?) -> [HubCommand] {
-        let request = HTTPRequestHead(method: "GET", target: "/hub?id=\(token)")
-        let hub = self.hub
+        let admission = self.admission(token: token)
         return self.step { machine, now, effects in
-            status = machine.admit(request, to: hub, token: token, userID: nil, now: now)?.status
+            status = machine.admit(admission)?.status
             guard status == nil else { return }
-            let isAccepted = machine.accepted(ConnectionID(rawValue: UInt64(number)), request, now: now, &effects)
+            let isAccepted = machine.connected(admission, ConnectionID(rawValue: UInt64(number)), now: now, &effects)
             expect(isAccepted)
         }
     }

@@ -386,16 +386,9 @@ import Testing
     @Test func `another user can't resume a connection, and an upgrade that isn't completed changes nothing`() {
         var server = Self.makeServer()
         let token = server.connectResumable(1)
-        let (hub, request) = (server.hub, HTTPRequestHead(method: "GET", target: "/hub?id=\(token)"))
-        func admit(_ server: inout HubMachineUnderTest, _ userID: String?) -> Int? {
-            var status: Int?
-            server.step { machine, now, _ in
-                status = machine.admit(request, to: hub, token: token, userID: userID, now: now)?.status
-            }
-            return status
-        }
-        expect(admit(&server, "bert") == 403 && admit(&server, nil) == nil)
-        server.advance(by: .seconds(15))
+        let admission = server.admission(token: token)
+        expect(server.admit(server.admission(token: token, userID: "bert")) == 403 && server.admit(admission) == nil)
+        server.abandon(admission)
         expectEqual(server.receive(1, Self.call(1)), [.start("A")])
         server.lose(1)
         expect(server.resume(2, token: token) != nil)

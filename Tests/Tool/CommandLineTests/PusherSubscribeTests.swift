@@ -93,7 +93,7 @@ struct SubscribeProcessTests {
     private static let app = PusherApp(id: "1", key: "k", secret: "s")
 
     /// An authorization endpoint that responds with a status a number of times before it authorizes.
-    private final class FailingEndpoint: AcceptingHandler {
+    private final class FailingEndpoint: ListenerHandler {
         private let authorization = PusherAuthorizationHandler(app: SubscribeProcessTests.app)
         private let status: Int
         private let remaining: Lock<Int>
@@ -110,12 +110,6 @@ struct SubscribeProcessTests {
             }
             if responds { return responder.respond(HTTPResponse(status: self.status, text: "Later.")) }
             self.authorization.received(request, body: body, responder: responder)
-        }
-
-        func decision(about request: HTTPRequestHead) -> UpgradeDecision { self.authorization.upgrade(request) }
-
-        func accepted(_ connection: any MessageConnection, id: ConnectionID, request: HTTPRequestHead) -> any MessageEvents {
-            self.authorization.accepted(connection, id: id, request: request)
         }
     }
 

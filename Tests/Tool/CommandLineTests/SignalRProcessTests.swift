@@ -434,7 +434,8 @@ struct SignalRProcessTests {
             expectEqual(response.head.status, 200)
             return response.body
         }
-        let answer = try await JSONSerialization.jsonObject(with: Data(send("POST", url + "/negotiate?negotiateVersion=1"))) as? [String: Any]
+        let answer =
+            try await JSONSerialization.jsonObject(with: Data(send("POST", url + "/negotiate?negotiateVersion=1"))) as? [String: Any]
         let token = try #require(answer?["connectionToken"] as? String)
         _ = try await send("GET", url + "?id=\(token)")
         _ = try await send("POST", url + "?id=\(token)", #"{"protocol":"json","version":1}"# + "\u{1E}")

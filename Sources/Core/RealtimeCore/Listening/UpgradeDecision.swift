@@ -216,13 +216,24 @@ extension UpgradeDecision {
 }
 
 extension UpgradeDecision: CustomStringConvertible {
-    /// The name of the case and its values, without those that may be secret.
+    /// The name of the case and its values, without the acceptor and those that may be secret.
+    public var description: String {
+        switch self {
+        case .accept(let subprotocol, let headers, let acceptor):
+            "\(UpgradeResponder.Answer.accept(subprotocol: subprotocol, headers: headers, to: acceptor))"
+        case .reject(let response): "\(UpgradeResponder.Answer.reject(response))"
+        case .later: "later"
+        }
+    }
+}
+
+extension UpgradeResponder.Answer: CustomStringConvertible {
+    /// The name of the case and its values, without the acceptor and those that may be secret.
     public var description: String {
         switch self {
         case .accept(let subprotocol, let headers, _):
             PartText.text(ofCase: "accept", ["subprotocol": Redacted.optional(subprotocol), "headers": headers])
         case .reject(let response): PartText.text(ofCase: "reject", ["": response])
-        case .later: "later"
         }
     }
 }

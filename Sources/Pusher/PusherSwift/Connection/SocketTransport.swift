@@ -20,8 +20,7 @@ final class ConnectionLink: Sendable {
 struct SocketTransport: WebSocketTransport {
     let link: ConnectionLink
 
-    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any MessageEvents) -> any MessageConnection
-    {
+    func makeConnection(_ request: WebSocketRequest, id: ConnectionID, events: any MessageEvents) -> any MessageConnection {
         SocketConnection(self.link, request, id, events)
     }
 }
