@@ -160,14 +160,14 @@ final class PrimusServerHandler: ListenerHandler {
         case engineIO(EngineIOError.Refusal)
     }
 
-    /// What a WebSocket is for.
+    /// The purpose of a WebSocket.
     private enum WebSocket {
         case client(PrimusFraming)
         /// A session over polling that moves to it.
         case session(EngineIOServedSession, sid: String)
     }
 
-    /// What a WebSocket at a path is for.
+    /// Returns the purpose of a WebSocket at a path.
     private func webSocket(of request: HTTPRequestHead, _ rest: Substring) -> Result<WebSocket, Refusal> {
         switch self.configuration.transformer {
         case .sockjs:

@@ -5,7 +5,7 @@ import Testing
 
 // The snippets about listeners in documentation comments, and a test of the one in SocketsOnly.swift.
 
-private final class Conversation: MessageEvents {
+final class Conversation: MessageEvents {
     init(with name: String, on connection: any MessageConnection) {}
 
     func opened(_ id: ConnectionID, head: HTTPResponseHead) {}
@@ -14,7 +14,7 @@ private final class Conversation: MessageEvents {
 }
 
 // snippet:acceptor
-private struct Visitor: UpgradeAcceptor {
+struct Visitor: UpgradeAcceptor {
     let name: String
 
     func connected(_ connection: any MessageConnection, id: ConnectionID) -> any MessageEvents {

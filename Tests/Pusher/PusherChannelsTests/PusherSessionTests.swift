@@ -584,7 +584,7 @@ import Testing
         expectEqual(harness.advance(by: .seconds(1)), ["one pending", "#1 pusher:subscribe one"])
     }
 
-    @Test func `after a standstill, a subscription has its time limit once more, and a retry begins at once`() {
+    @Test func `after a standstill, a subscription has its time limit once more, and a retry begins immediately`() {
         var harness = SessionHarness.connected(to: "one")
         expectEqual(harness.standStill(for: .seconds(40)), [])
         expectEqual(harness.advance(by: .milliseconds(29_999)), [])

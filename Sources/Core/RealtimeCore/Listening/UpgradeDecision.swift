@@ -102,12 +102,21 @@ public final class UpgradeResponder: Sendable {
     }
 
     private let state: Lock<State>
+    private let replacement: (@Sendable (any UpgradeAcceptor) -> any UpgradeAcceptor)?
 
     /// Creates a responder. Used by custom listeners.
     ///
     /// - Parameter decided: A closure that receives the decision, at most once, on the thread of the caller that decides.
-    public init(_ decided: @escaping @Sendable (Answer) -> Void) {
+    public convenience init(_ decided: @escaping @Sendable (Answer) -> Void) {
+        self.init(replacement: nil, decided)
+    }
+
+    /// Creates a responder whose decision may have another acceptor.
+    fileprivate init(
+        replacement: (@Sendable (any UpgradeAcceptor) -> any UpgradeAcceptor)?, _ decided: @escaping @Sendable (Answer) -> Void
+    ) {
         self.state = Lock(State(decided: decided))
+        self.replacement = replacement
     }
 
     /// Accepts the upgrade.
@@ -117,7 +126,7 @@ public final class UpgradeResponder: Sendable {
     ///   - headers: Header fields to add to the response; see ``UpgradeDecision/accept(subprotocol:headers:to:)``.
     ///   - acceptor: The object that takes the connection.
     public func accept(subprotocol: String? = nil, headers: HTTPHeaders = [:], to acceptor: any UpgradeAcceptor) {
-        self.decide(.accept(subprotocol: subprotocol, headers: headers, to: acceptor))
+        self.decide(.accept(subprotocol: subprotocol, headers: headers, to: self.replacement?(acceptor) ?? acceptor))
     }
 
     /// Rejects the upgrade and sends a response.
@@ -153,7 +162,7 @@ public final class UpgradeResponder: Sendable {
         return decided != nil
     }
 
-    private func decide(_ answer: Answer) {
+    fileprivate func decide(_ answer: Answer) {
         let (decided, action) = self.state.withLock { ($0.decided.take(), $0.onCancel.take()) }
         // What the closure captures may be released here, outside the lock.
         _ = action
@@ -201,13 +210,7 @@ extension UpgradeDecision {
         case .reject: return self
         case .later(let ask):
             return .later { responder in
-                let inner = UpgradeResponder { answer in
-                    switch answer {
-                    case .accept(let subprotocol, let headers, let acceptor):
-                        responder.accept(subprotocol: subprotocol, headers: headers, to: replacement(acceptor))
-                    case .reject(let response): responder.reject(response)
-                    }
-                }
+                let inner = UpgradeResponder(replacement: replacement) { responder.decide($0) }
                 responder.onCancel { inner.cancel() }
                 ask(inner)
             }
@@ -215,7 +218,7 @@ extension UpgradeDecision {
     }
 }
 
-extension UpgradeDecision: CustomStringConvertible {
+extension UpgradeDecision: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     /// The name of the case and its values, without the acceptor and those that may be secret.
     public var description: String {
         switch self {
@@ -225,9 +228,15 @@ extension UpgradeDecision: CustomStringConvertible {
         case .later: "later"
         }
     }
+
+    /// The same as the description.
+    public var debugDescription: String { self.description }
+
+    /// A mirror without children.
+    public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
-extension UpgradeResponder.Answer: CustomStringConvertible {
+extension UpgradeResponder.Answer: CustomStringConvertible, CustomDebugStringConvertible, CustomReflectable {
     /// The name of the case and its values, without the acceptor and those that may be secret.
     public var description: String {
         switch self {
@@ -236,6 +245,12 @@ extension UpgradeResponder.Answer: CustomStringConvertible {
         case .reject(let response): PartText.text(ofCase: "reject", ["": response])
         }
     }
+
+    /// The same as the description.
+    public var debugDescription: String { self.description }
+
+    /// A mirror without children.
+    public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
 extension UpgradeResponder: Redacting {
