@@ -27,7 +27,7 @@ public func fuzzEngineIOPackets(_ start: UnsafePointer<UInt8>?, _ count: Int) ->
         bytes.withUnsafeBytes { framing.read(.text, $0) { _ in } }
     }
     if let packet = try? EngineIOPacket(TransportMessage(.text, bytes), version) {
-        precondition(packet.webSocketMessage(version).bytes == bytes, "a packet changes")
+        precondition(packet.transportMessage(version).bytes == bytes, "a packet changes")
     }
     if let handshake = try? EngineIOHandshake(parsing: bytes) {
         precondition((try? EngineIOHandshake(parsing: handshake.json.bytes)) == handshake, "a handshake changes")

@@ -28,7 +28,7 @@ final class LoadPrimusRequests: Sendable {
                 self.remaining -= count
                 self.messages = Array(repeating: price, count: count)
             }
-            if self.messages.isEmpty, self.isMoving { self.messages = [EngineIOPacket(.noop).webSocketMessage(.v4)] }
+            if self.messages.isEmpty, self.isMoving { self.messages = [EngineIOPacket(.noop).transportMessage(.v4)] }
             guard !self.messages.isEmpty else { return nil }
             defer { self.messages = [] }
             return EngineIOPayload.encode(self.messages[...], .separated).body
@@ -80,7 +80,7 @@ final class LoadPrimusRequests: Sendable {
             state.lastNumber += 1
             let handshake = LoadPrimus.handshake(sid: "\(state.lastNumber)")
             state.sessions[handshake.sid] = Session(primus: primus, isStream: false)
-            return LoadHTTP.response(EngineIOPayload.encode([handshake.packet.webSocketMessage(.v4)], .separated).body)
+            return LoadHTTP.response(EngineIOPayload.encode([handshake.packet.transportMessage(.v4)], .separated).body)
         }
         guard var session = state.sessions.removeValue(forKey: id) else { return LoadPrimus.unknownSession }
         session.requests += 1
@@ -94,9 +94,9 @@ final class LoadPrimusRequests: Sendable {
                 try reader.read(bytes, into: &batch)
                 try reader.finish(into: &batch)
             }
-            if batch.messages.contains(EngineIOPacket(.close).webSocketMessage(.v4)) {
+            if batch.messages.contains(EngineIOPacket(.close).transportMessage(.v4)) {
                 if let poll = session.place {
-                    let noop = EngineIOPayload.encode([EngineIOPacket(.noop).webSocketMessage(.v4)], .separated).body
+                    let noop = EngineIOPayload.encode([EngineIOPacket(.noop).transportMessage(.v4)], .separated).body
                     self.send(.init(end: LoadHTTP.response(noop)), on: poll)
                 }
                 return LoadHTTP.response(Array("ok".utf8))

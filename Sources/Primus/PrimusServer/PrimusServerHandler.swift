@@ -291,7 +291,7 @@ final class PrimusServerHandler: ListenerHandler {
     /// Gives back a place that was reserved for a client that doesn't come.
     func releasePlace() { self.connections.driver.step { machine, _, _ in machine.releasePlace() } }
 
-    private var surplus: HTTPResponse? { self.rejection(.reject("The server has as many clients as it accepts.", status: 503)) }
+    private var surplus: HTTPResponse { self.rejection("The server has as many clients as it accepts.", status: 503) }
 
     /// The response of a decision; `nil` if the client may proceed.
     private func rejection(_ decision: PrimusAuthorizationDecision) -> HTTPResponse? {
@@ -300,11 +300,15 @@ final class PrimusServerHandler: ListenerHandler {
             // The server may have been released while the application decided.
             return self.connections.isShutDown ? Self.stopped : nil
         case .reject(let message, let status, let headers):
-            var rejection = Self.json(status, ["error": .string(message)])
-            for field in headers { rejection.head.headers.add(field.name, field.value) }
-            return self.reporting(rejection)
+            return self.rejection(message, status: status, headers: headers)
         case .respond(let response): return self.reporting(response)
         }
+    }
+
+    private func rejection(_ message: String, status: Int, headers: HTTPHeaders = [:]) -> HTTPResponse {
+        var rejection = Self.json(status, ["error": .string(message)])
+        for field in headers { rejection.head.headers.add(field.name, field.value) }
+        return self.reporting(rejection)
     }
 
     /// Reports a rejection to the application.

@@ -86,7 +86,56 @@ private final class UpgradeFixture: Sendable {
     }
 }
 
+/// The acceptor of a decision that comes too late.
+private struct LateAcceptor: UpgradeAcceptor {
+    let abandonments = EventRecorder<Void>()
+
+    func connected(_ connection: any MessageConnection, id: ConnectionID) -> any MessageEvents {
+        Issue.record("the decision came too late")
+        return ClientEvents()
+    }
+
+    func abandoned() { self.abandonments.record(()) }
+}
+
 @Suite struct InMemoryUpgradeTests {
+    /// An acceptor with a name, whose connection has no use.
+    private struct Named: UpgradeAcceptor {
+        let name: String
+        let log: EventRecorder<String>
+
+        func connected(_ connection: any MessageConnection, id: ConnectionID) -> any MessageEvents {
+            self.log.record("\(self.name) connected")
+            return ClientEvents()
+        }
+
+        func abandoned() { self.log.record("\(self.name) abandoned") }
+    }
+
+    @Test(arguments: [false, true]) func `acceptors can be replaced one after the other`(decidesLater: Bool) async throws {
+        let log = EventRecorder<String>()
+        @Sendable func name(_ text: String) -> @Sendable (any UpgradeAcceptor) -> any UpgradeAcceptor {
+            { Named(name: text + (($0 as? Named)?.name ?? ""), log: log) }
+        }
+        let fixture = try await UpgradeFixture { _ in
+            let decision: UpgradeDecision =
+                decidesLater ? .later { $0.accept(to: Named(name: "a", log: log)) } : .accept(to: Named(name: "a", log: log))
+            return decision.replacingAcceptor(name("b")).replacingAcceptor(name("c"))
+        }
+        // The handler's own replacement is the last one.
+        let connection = try fixture.open()
+        expectEqual(fixture.handler.accepted.all, ["/chat"])
+        connection.abandon()
+        // Without it.
+        let decision = fixture.handler.decide(HTTPRequestHead(method: "GET", target: "/chat"))
+        let answers = EventRecorder<UpgradeResponder.Answer>()
+        if case .later(let ask) = decision { ask(UpgradeResponder { answers.record($0) }) }
+        if case .accept(_, _, let acceptor) = decision { answers.record(.accept(subprotocol: nil, headers: [:], to: acceptor)) }
+        guard case .accept(_, _, let acceptor)? = answers.all.first else { return expect(false) }
+        acceptor.abandoned()
+        expectEqual(log.all, ["cba abandoned"])
+    }
+
     @Test func `an upgrade that is accepted later opens the connection with the header fields`() async throws {
         let fixture = try await UpgradeFixture()
         let connection = try fixture.open(["a"])
@@ -144,9 +193,9 @@ private final class UpgradeFixture: Sendable {
         fixture.network.cut()
         expectEqual(fixture.cancellations.take().count, 1)
         try expectEqual(fixture.events.takeError().code, .reset)
-        expect(fixture.handler.abandoned.all.isEmpty)
-        for responder in fixture.responders.all { responder.accept() }
-        expect(fixture.handler.accepted.all.isEmpty && fixture.handler.abandoned.all.count == 3)
+        let late = LateAcceptor()
+        for responder in fixture.responders.all { responder.accept(to: late) }
+        expect(fixture.handler.accepted.all.isEmpty && late.abandonments.all.count == 3)
     }
 
     @Test func `a listener that stops rejects undecided upgrades`() async throws {
@@ -155,16 +204,18 @@ private final class UpgradeFixture: Sendable {
         await fixture.listener.stop()
         try expectEqual(fixture.events.takeError().status, 503)
         expectEqual(fixture.cancellations.take().count, 1)
-        fixture.responder?.accept()
-        expectEqual(fixture.handler.abandoned.all, ["/chat"])
+        let late = LateAcceptor()
+        fixture.responder?.accept(to: late)
+        expectEqual(late.abandonments.all.count, 1)
     }
 
     @Test func `only the first decision counts, and the acceptor of another one is told`() async throws {
         let fixture = try await UpgradeFixture()
         let connection = try fixture.open()
+        let late = LateAcceptor()
         fixture.responder?.accept()
-        fixture.responder?.accept()
-        expect(fixture.handler.accepted.all == ["/chat"] && fixture.handler.abandoned.all == ["/chat"])
+        fixture.responder?.accept(to: late)
+        expect(fixture.handler.accepted.all == ["/chat"] && fixture.handler.abandoned.all.isEmpty && late.abandonments.all.count == 1)
         connection.abandon()
     }
 

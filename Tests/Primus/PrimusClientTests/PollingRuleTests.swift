@@ -60,7 +60,7 @@ import Testing
     func `the ID of a session can't change the URLs of its requests`(sid: String) throws {
         var rules = Self.rules(.v4)
         _ = rules.receivingRequest()
-        let handshake = EngineIOHandshake(sid: sid).packet.webSocketMessage(.v4)
+        let handshake = EngineIOHandshake(sid: sid).packet.transportMessage(.v4)
         try expectEqual(Self.answer(&rules, "text/plain", handshake.bytes), [handshake])
         guard case .request(let close) = rules.closing(.normal, reason: "") else { return expect(false, "the server is told") }
         for request in [rules.receivingRequest(), rules.sendingRequest([.text("41")]).0, close] {

@@ -548,6 +548,19 @@ import Testing
         expect(session.advance(by: .milliseconds(1)).contains("connectTimedOut"))
     }
 
+    @Test func `after a standstill of the preparation, the kinds of connections share the whole time`() {
+        var session = SessionHarness(.updates) {
+            $0.transformer = .engineIO
+            $0.credentials = { [:] }
+        }
+        session.open()
+        expect(session.standStill(for: .seconds(20)).isEmpty)
+        expectEqual(session.finish(1, Self.prepared(["Authorization": "token"])).last?.hasPrefix("open #1 ws:"), true)
+        expect(session.advance(by: .milliseconds(4_999)).isEmpty)
+        expectEqual(session.advance(by: .milliseconds(1)).last?.hasPrefix("open #2 http:"), true)
+        expect(session.advance(by: .milliseconds(4_999)).isEmpty)
+    }
+
     @Test func `the information of sockjs has the rest of an attempt's time`() {
         var session = SessionHarness(.updates) { $0.transformer = .sockjs }
         session.open()

@@ -354,7 +354,17 @@ import Testing
         try await eventually { waiting.all.count == 5 }
         decide.finish()
         try await eventually { clients.count { $0.end != nil } == 3 && test.server.sparks.count == 2 }
-        expectEqual(clients.count { $0.end.map { "\($0)".contains("503") || "\($0)".contains("1013") } ?? false }, 3)
+        expectEqual(clients.count { $0.end.map { "\($0)".contains("503") } ?? false }, 3)
+    }
+
+    @Test func `a client whose WebSocket was accepted has a place until there is no connection`() async throws {
+        let test = try await ServerUnderTest { $0.sparkLimit = 1 }
+        let acceptor = try test.acceptor(of: "/primus")
+        let rejected = test.client()
+        expectEqual(rejected.end.map { "\($0)".contains("503") }, true)
+        acceptor.abandoned()
+        let client = test.client()
+        expect(client.end == nil && test.server.sparks.count == 1)
     }
 
     @Test func `a path without a slash at the beginning gets one`() {

@@ -94,7 +94,7 @@ import Testing
         [
             EngineIOPacket(.message, #"{"a":"€😀"}"#), EngineIOPacket(.message, [1, 2, 3], isBinary: true), EngineIOPacket(.noop),
             EngineIOPacket(.message, ""), EngineIOPacket(.ping, "probe"),
-        ].map { $0.webSocketMessage(format == .separated ? .v4 : .v3) }
+        ].map { $0.transportMessage(format == .separated ? .v4 : .v3) }
     }
 
     @Test func `bodies have the forms of their versions`() {
@@ -122,7 +122,7 @@ import Testing
     @Test(arguments: EngineIOVersion.allCases)
     func `the size of a packet in a body is known before it is encoded`(version: EngineIOVersion) {
         let long = [1, 2, 3, 9, 100].map {
-            EngineIOPacket(.message, [UInt8](repeating: 7, count: $0), isBinary: true).webSocketMessage(version)
+            EngineIOPacket(.message, [UInt8](repeating: 7, count: $0), isBinary: true).transportMessage(version)
         }
         for packet in Self.packets(EngineIOPayloadFormat(version)) + long {
             let count = EngineIOPayload.encode([packet], EngineIOPayloadFormat(version)).body.count

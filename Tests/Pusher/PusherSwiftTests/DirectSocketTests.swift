@@ -93,17 +93,17 @@ import Network
 
         init(_ delegate: PusherConnection) { self.delegate = delegate }
 
-        func webSocketDidConnect(connection: AnySocket) { self.delegate.webSocketDidConnect(connection: connection) }
-        func webSocketDidDisconnect(connection: AnySocket, closeCode: NWProtocolWebSocket.CloseCode, reason: Data?) {}
-        func webSocketViabilityDidChange(connection: AnySocket, isViable: Bool) {}
-        func webSocketDidAttemptBetterPathMigration(result: Result<AnySocket, NWError>) {}
-        func webSocketDidReceiveError(connection: AnySocket, error: NWError) {}
-        func webSocketDidReceivePong(connection: AnySocket) {}
-        func webSocketDidReceiveMessage(connection: AnySocket, string: String) {
+        func webSocketDidConnect(connection: any WebSocketConnection) { self.delegate.webSocketDidConnect(connection: connection) }
+        func webSocketDidDisconnect(connection: any WebSocketConnection, closeCode: NWProtocolWebSocket.CloseCode, reason: Data?) {}
+        func webSocketViabilityDidChange(connection: any WebSocketConnection, isViable: Bool) {}
+        func webSocketDidAttemptBetterPathMigration(result: Result<any WebSocketConnection, NWError>) {}
+        func webSocketDidReceiveError(connection: any WebSocketConnection, error: NWError) {}
+        func webSocketDidReceivePong(connection: any WebSocketConnection) {}
+        func webSocketDidReceiveMessage(connection: any WebSocketConnection, string: String) {
             self.texts.record(string)
             self.delegate.webSocketDidReceiveMessage(connection: connection, string: string)
         }
-        func webSocketDidReceiveMessage(connection: AnySocket, data: Data) {}
+        func webSocketDidReceiveMessage(connection: any WebSocketConnection, data: Data) {}
     }
 
     @Test func `a subclass of the socket is used through its methods and its delegate`() {

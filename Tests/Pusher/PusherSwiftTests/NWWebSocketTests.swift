@@ -14,25 +14,23 @@ import FoundationNetworking
 import Network
 #endif
 
-private typealias AnySocket = any WebSocketConnection
-
 /// The socket on its own.
 @Suite(.usesSockets, .timeLimit(.minutes(10))) struct NWWebSocketTests {
     private final class SocketDelegate: WebSocketConnectionDelegate {
         let calls = EventRecorder<String>()
 
-        func webSocketDidConnect(connection: AnySocket) { self.calls.record("connected") }
+        func webSocketDidConnect(connection: any WebSocketConnection) { self.calls.record("connected") }
         func webSocketDidDisconnect(
-            connection: AnySocket, closeCode: NWProtocolWebSocket.CloseCode, reason: Data?
+            connection: any WebSocketConnection, closeCode: NWProtocolWebSocket.CloseCode, reason: Data?
         ) {
             self.calls.record("disconnected \(closeCode) \(reason.map { String(decoding: $0, as: UTF8.self) } ?? "nil")")
         }
-        func webSocketViabilityDidChange(connection: AnySocket, isViable: Bool) {}
-        func webSocketDidAttemptBetterPathMigration(result: Result<AnySocket, NWError>) {}
-        func webSocketDidReceiveError(connection: AnySocket, error: NWError) { self.calls.record("error \(error)") }
-        func webSocketDidReceivePong(connection: AnySocket) { self.calls.record("pong") }
-        func webSocketDidReceiveMessage(connection: AnySocket, string: String) { self.calls.record("text \(string)") }
-        func webSocketDidReceiveMessage(connection: AnySocket, data: Data) { self.calls.record("data") }
+        func webSocketViabilityDidChange(connection: any WebSocketConnection, isViable: Bool) {}
+        func webSocketDidAttemptBetterPathMigration(result: Result<any WebSocketConnection, NWError>) {}
+        func webSocketDidReceiveError(connection: any WebSocketConnection, error: NWError) { self.calls.record("error \(error)") }
+        func webSocketDidReceivePong(connection: any WebSocketConnection) { self.calls.record("pong") }
+        func webSocketDidReceiveMessage(connection: any WebSocketConnection, string: String) { self.calls.record("text \(string)") }
+        func webSocketDidReceiveMessage(connection: any WebSocketConnection, data: Data) { self.calls.record("data") }
     }
 
     private func withServer(_ body: (_ url: String, PusherServer) async throws -> Void) async throws {

@@ -20,16 +20,16 @@ import Network
 
         init(onText: @escaping @Sendable (String) -> Void = { _ in }) { self.onText = onText }
 
-        func webSocketDidConnect(connection: AnySocket) { self.calls.record("connected") }
-        func webSocketDidDisconnect(connection: AnySocket, closeCode: NWProtocolWebSocket.CloseCode, reason: Data?) {
+        func webSocketDidConnect(connection: any WebSocketConnection) { self.calls.record("connected") }
+        func webSocketDidDisconnect(connection: any WebSocketConnection, closeCode: NWProtocolWebSocket.CloseCode, reason: Data?) {
             self.calls.record("disconnected \(closeCode.number.rawValue)")
         }
-        func webSocketViabilityDidChange(connection: AnySocket, isViable: Bool) {}
-        func webSocketDidAttemptBetterPathMigration(result: Result<AnySocket, NWError>) {}
-        func webSocketDidReceiveError(connection: AnySocket, error: NWError) { self.calls.record("error") }
-        func webSocketDidReceivePong(connection: AnySocket) { self.calls.record("pong") }
-        func webSocketDidReceiveMessage(connection: AnySocket, string: String) { self.onText(string) }
-        func webSocketDidReceiveMessage(connection: AnySocket, data: Data) {}
+        func webSocketViabilityDidChange(connection: any WebSocketConnection, isViable: Bool) {}
+        func webSocketDidAttemptBetterPathMigration(result: Result<any WebSocketConnection, NWError>) {}
+        func webSocketDidReceiveError(connection: any WebSocketConnection, error: NWError) { self.calls.record("error") }
+        func webSocketDidReceivePong(connection: any WebSocketConnection) { self.calls.record("pong") }
+        func webSocketDidReceiveMessage(connection: any WebSocketConnection, string: String) { self.onText(string) }
+        func webSocketDidReceiveMessage(connection: any WebSocketConnection, data: Data) {}
     }
 
     private static let url = URL(string: "ws://host/app/key")!

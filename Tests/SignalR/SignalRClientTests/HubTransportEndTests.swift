@@ -205,7 +205,7 @@ import Testing
         let test = try await HubServerFixture()
         let (sent, received, ends) = (EventRecorder<String>(), EventRecorder<String>(), EventRecorder<String>())
         let client = test.client(transport) {
-            $0.httpConnectionTrace = { id, action in
+            $0.messagesOverHTTPTrace = { id, action in
                 switch action {
                 case .sent(let kind, let payload): sent.record(HubMessageTrace.text(kind, payload))
                 case .received(let kind, let payload): received.record(HubMessageTrace.text(kind, payload))
@@ -230,7 +230,7 @@ import Testing
         try await test.cut(client)
         expectEqual(ends.all.last, "#2 ended")
         // Not connections over WebSockets, whose transport can be traced.
-        let other = test.client(.webSockets) { $0.httpConnectionTrace = { _, _ in Issue.record("a WebSocket is traced") } }
+        let other = test.client(.webSockets) { $0.messagesOverHTTPTrace = { _, _ in Issue.record("a WebSocket is traced") } }
         try await other.start()
         other.stop()
     }

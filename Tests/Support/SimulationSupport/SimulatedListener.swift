@@ -20,7 +20,10 @@ package final class SimulatedListener: SimulatedServer {
         case .accept(let subprotocol, let headers, let acceptor):
             answer.withLock { $0 = .accept(subprotocol: subprotocol, headers: headers, to: acceptor) }
         case .reject(let response): answer.withLock { $0 = .reject(response) }
-        case .later(let decide): decide(UpgradeResponder { decision in answer.withLock { $0 = decision } })
+        case .later(let decide):
+            let responder = UpgradeResponder { decision in answer.withLock { $0 = decision } }
+            decide(responder)
+            responder.cancel()
         }
         switch answer.withLock({ $0 }) {
         case .accept(let subprotocol, _, let acceptor)?:

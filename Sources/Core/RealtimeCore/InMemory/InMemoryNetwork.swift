@@ -253,16 +253,23 @@ public final class InMemoryListener: Listener {
     public func stop() async {
         self.state.withLock { $0.network }?.remove(self, at: self.address)
         for upgrade in self.undecided.withLock({ $0.values.map(\.self) }) { upgrade.reject("The server is shutting down.") }
+        self.releaseHandler()
         let sockets = self.accepted.withLock { $0.values.sorted { $0.id < $1.id } }
         for socket in sockets { socket.close(.goingAway, reason: "The server is shutting down.") }
         for exchange in self.exchanges.withLock({ $0 }) { exchange.serverStopped() }
-        self.releaseHandler()
     }
 
     /// Releases the handler, outside the lock because its `deinit` may run here.
     func releaseHandler() { _ = self.state.withLock { $0.handler.take() } }
 
-    func add(_ socket: InMemorySocket) { self.accepted.withLock { $0[ObjectIdentifier(socket)] = socket } }
+    /// - Returns: `false` if the listener has stopped.
+    func add(_ socket: InMemorySocket) -> Bool {
+        self.accepted.withLock { $0[ObjectIdentifier(socket)] = socket }
+        // Afterwards: a listener that stops first releases the handler, and then closes the sockets.
+        if self.handler != nil { return true }
+        self.remove(socket)
+        return false
+    }
     func remove(_ socket: InMemorySocket) { self.accepted.withLock { $0[ObjectIdentifier(socket)] = nil } }
     func add(_ exchange: InMemoryExchange) { self.exchanges.withLock { $0.append(exchange) } }
     func remove(_ exchange: InMemoryExchange) { self.exchanges.withLock { $0.removeAll { $0 === exchange } } }

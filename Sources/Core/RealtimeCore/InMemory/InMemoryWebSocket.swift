@@ -175,8 +175,12 @@ final class InMemorySocket: MessageConnection, InMemoryConnection {
         let server = InMemorySocket(
             self.network, .nextAccepted(), nil, role: .server(listener), messageLimit: acceptor.messageLimit)
         guard self.connect(to: server) else { return acceptor.abandoned() }
-        listener.add(server)
         _ = server.connect(to: self)
+        guard listener.add(server) else {
+            acceptor.abandoned()
+            self.end(.transport(InMemoryNetwork.refused(request.endpoint)))
+            return server.abandon()
+        }
         let serverEvents = acceptor.connected(server, id: server.id)
         server.state.withLock { $0.events = serverEvents }
         serverEvents.opened(server.id, head: HTTPResponseHead(status: 101))

@@ -2,7 +2,7 @@ import RealtimeSystem
 
 /// A type that takes the connection of a client whose WebSocket upgrade was accepted.
 ///
-/// The listener calls either ``connected(_:id:)`` or ``abandoned()``, once for each decision to accept, on one of its threads.
+/// Either ``connected(_:id:)`` or ``abandoned()`` is called, once for each decision to accept.
 ///
 /// ```swift
 /// struct Visitor: UpgradeAcceptor {
@@ -20,7 +20,7 @@ public protocol UpgradeAcceptor: Sendable {
     /// applies if it is smaller, or if this one is `nil`, which is the default.
     var messageLimit: Int? { get }
 
-    /// Takes the connection, which is open.
+    /// Takes the connection, which is open. Called on a thread of the listener.
     ///
     /// - Parameters:
     ///   - connection: The connection, for sending messages and closing it.
@@ -28,10 +28,11 @@ public protocol UpgradeAcceptor: Sendable {
     /// - Returns: The object that receives the messages and the end of the connection.
     func connected(_ connection: any MessageConnection, id: ConnectionID) -> any MessageEvents
 
-    /// There is no connection: the client has disconnected, the time limit of the decision has elapsed, the listener stops, or the response
-    /// would be invalid.
+    /// There is no connection: the client has disconnected, the time limit of the decision has elapsed, the listener stops, the response would be
+    /// invalid, or there was another decision before.
     ///
-    /// By default, does nothing.
+    /// Called on a thread of the listener or, if the decision comes too late, by ``UpgradeResponder/accept(subprotocol:headers:to:)`` before it
+    /// returns. By default, does nothing.
     func abandoned()
 }
 
@@ -102,21 +103,13 @@ public final class UpgradeResponder: Sendable {
     }
 
     private let state: Lock<State>
-    private let replacement: (@Sendable (any UpgradeAcceptor) -> any UpgradeAcceptor)?
 
     /// Creates a responder. Used by custom listeners.
     ///
-    /// - Parameter decided: A closure that receives the decision, at most once, on the thread of the caller that decides.
-    public convenience init(_ decided: @escaping @Sendable (Answer) -> Void) {
-        self.init(replacement: nil, decided)
-    }
-
-    /// Creates a responder whose decision may have another acceptor.
-    fileprivate init(
-        replacement: (@Sendable (any UpgradeAcceptor) -> any UpgradeAcceptor)?, _ decided: @escaping @Sendable (Answer) -> Void
-    ) {
+    /// - Parameter decided: A closure that receives the decision, at most once, on the thread of the caller that decides. It calls the acceptor
+    ///   of an answer, now or later: either ``UpgradeAcceptor/connected(_:id:)`` or ``UpgradeAcceptor/abandoned()``.
+    public init(_ decided: @escaping @Sendable (Answer) -> Void) {
         self.state = Lock(State(decided: decided))
-        self.replacement = replacement
     }
 
     /// Accepts the upgrade.
@@ -126,7 +119,7 @@ public final class UpgradeResponder: Sendable {
     ///   - headers: Header fields to add to the response; see ``UpgradeDecision/accept(subprotocol:headers:to:)``.
     ///   - acceptor: The object that takes the connection.
     public func accept(subprotocol: String? = nil, headers: HTTPHeaders = [:], to acceptor: any UpgradeAcceptor) {
-        self.decide(.accept(subprotocol: subprotocol, headers: headers, to: self.replacement?(acceptor) ?? acceptor))
+        self.decide(.accept(subprotocol: subprotocol, headers: headers, to: acceptor))
     }
 
     /// Rejects the upgrade and sends a response.
@@ -162,7 +155,7 @@ public final class UpgradeResponder: Sendable {
         return decided != nil
     }
 
-    fileprivate func decide(_ answer: Answer) {
+    private func decide(_ answer: Answer) {
         let (decided, action) = self.state.withLock { ($0.decided.take(), $0.onCancel.take()) }
         // What the closure captures may be released here, outside the lock.
         _ = action
@@ -202,7 +195,8 @@ extension HTTPHeaders {
 }
 
 extension UpgradeDecision {
-    /// Returns the decision with another acceptor in place of the one that it names now or later.
+    /// Returns the decision with another acceptor in place of the one that it names now or later. An answer that comes too late tells the original
+    /// acceptor.
     package func replacingAcceptor(_ replacement: @escaping @Sendable (any UpgradeAcceptor) -> any UpgradeAcceptor) -> UpgradeDecision {
         switch self {
         case .accept(let subprotocol, let headers, let acceptor):
@@ -210,7 +204,13 @@ extension UpgradeDecision {
         case .reject: return self
         case .later(let ask):
             return .later { responder in
-                let inner = UpgradeResponder(replacement: replacement) { responder.decide($0) }
+                let inner = UpgradeResponder { answer in
+                    switch answer {
+                    case .accept(let subprotocol, let headers, let acceptor):
+                        responder.accept(subprotocol: subprotocol, headers: headers, to: replacement(acceptor))
+                    case .reject(let response): responder.reject(response)
+                    }
+                }
                 responder.onCancel { inner.cancel() }
                 ask(inner)
             }

@@ -1,10 +1,10 @@
 /// Traffic and event counts of a connection. They cover all connection attempts and, except for ``lastRoundTrip``, only increase.
 public struct Counters: Sendable, Hashable, PrintedParts {
-    /// The number of WebSocket messages received, including pings and pongs.
+    /// The number of messages received, including pings and pongs.
     public var messagesReceived = 0
     /// The number of payload bytes received, without framing and encryption.
     public var bytesReceived = 0
-    /// The number of WebSocket messages sent.
+    /// The number of messages sent.
     public var messagesSent = 0
     /// The number of payload bytes sent, without framing and encryption.
     public var bytesSent = 0

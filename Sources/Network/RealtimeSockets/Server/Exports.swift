@@ -12,10 +12,10 @@
 @_exported public import protocol RealtimeCore.ListenerHandler
 @_exported public import class RealtimeCore.ListenerRouter
 @_exported public import struct RealtimeCore.MessageBatch
+@_exported public import protocol RealtimeCore.MessageConnection
+@_exported public import protocol RealtimeCore.MessageEvents
 @_exported public import struct RealtimeCore.TransportError
+@_exported public import struct RealtimeCore.TransportMessage
 @_exported public import protocol RealtimeCore.UpgradeAcceptor
 @_exported public import enum RealtimeCore.UpgradeDecision
 @_exported public import class RealtimeCore.UpgradeResponder
-@_exported public import protocol RealtimeCore.MessageConnection
-@_exported public import protocol RealtimeCore.MessageEvents
-@_exported public import struct RealtimeCore.TransportMessage

@@ -4,14 +4,13 @@ internal import RealtimeCore
 extension HTTPServerConnection {
     /// Waits for the decision of the handler.
     func decideLater(
-        _ head: HTTPRequestHead, _ offer: ServerHandshake.Offer, _ exchange: HTTPServerExchange,
-        _ begin: @Sendable (UpgradeResponder) -> Void
+        _ offer: ServerHandshake.Offer, _ exchange: HTTPServerExchange, _ begin: @Sendable (UpgradeResponder) -> Void
     ) {
         let responder = UpgradeResponder { [stream = self.stream] answer in
             // Asynchronously, because the handler may decide on any thread, or before `begin` returns.
-            stream.loop.execute { self.decided(answer, exchange) }
+            if !stream.loop.execute({ self.decided(answer, exchange) }) { answer.abandon() }
         }
-        self.state.phase = .deciding(PendingUpgrade(head: head, offer: offer, exchange: exchange, responder: responder))
+        self.state.phase = .deciding(PendingUpgrade(offer: offer, exchange: exchange, responder: responder))
         self.setTimeout(self.limits.upgradeTimeout)
         begin(responder)
     }

@@ -44,7 +44,6 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
 
     /// An upgrade about which the handler has not decided.
     struct PendingUpgrade {
-        var head: HTTPRequestHead
         var offer: ServerHandshake.Offer
         var exchange: HTTPServerExchange
         var responder: UpgradeResponder
@@ -260,7 +259,7 @@ final class HTTPServerConnection: StreamEvents, TimerClient {
             case .accept(let subprotocol, let headers, let acceptor):
                 guard self.upgrade(offer, subprotocol, headers, acceptor, exchange, input) else { return }
                 input = UnsafeRawBufferPointer(rebasing: input.suffix(0))
-            case .later(let begin): self.decideLater(head, offer, exchange, begin)
+            case .later(let begin): self.decideLater(offer, exchange, begin)
             }
         }
     }

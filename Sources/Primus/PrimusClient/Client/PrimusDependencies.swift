@@ -4,7 +4,7 @@ import RealtimeCore
 extension PrimusConfiguration {
     /// The environment of a driver: how to connect, and how to perform the session's work.
     func dependencies(_ cookies: RedirectingHTTP.Cookies) -> SessionDriver<PrimusSession>.Dependencies {
-        let (transports, trace) = (self.transports, self.httpConnectionTrace)
+        let (transports, trace) = (self.transports, self.messagesOverHTTPTrace)
         let http = RedirectingHTTP(transports, cookies: cookies)
         let log = self.log
         // The path of a request of SockJS contains the ID of the session, which gives access to its messages.

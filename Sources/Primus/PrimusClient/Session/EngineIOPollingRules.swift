@@ -193,7 +193,7 @@ package struct EngineIOPollingRules: HTTPMessageConnectionRules {
 
     package mutating func sendingRequest(_ messages: ArraySlice<TransportMessage>) -> (request: HTTPRequest, count: Int) {
         // Polling has no ping frames. A server ignores this packet, and its answer shows that it is there.
-        let noop = EngineIOPacket(.noop).webSocketMessage(self.version)
+        let noop = EngineIOPacket(.noop).transportMessage(self.version)
         let packets = messages.map { $0.kind == .ping || $0.kind == .pong ? noop : $0 }
         let (body, count) = EngineIOPayload.encode(packets[...], self.format, limit: self.handshake?.maxPayload ?? Self.bodySize)
         return (self.request("POST", body: body, idleTimeout: self.timeout), count)
@@ -213,7 +213,7 @@ package struct EngineIOPollingRules: HTTPMessageConnectionRules {
         }
         // The server has ended the session, or hasn't begun it.
         if self.isClosed || self.handshake == nil { return .cancel }
-        let packet = EngineIOPayload.encode([EngineIOPacket(.close).webSocketMessage(self.version)], self.format).body
+        let packet = EngineIOPayload.encode([EngineIOPacket(.close).transportMessage(self.version)], self.format).body
         return .request(self.request("POST", body: packet, idleTimeout: self.timeout))
     }
 }

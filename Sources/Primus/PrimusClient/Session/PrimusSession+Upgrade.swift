@@ -74,7 +74,7 @@ extension PrimusSession {
     mutating func candidateOpened(_ id: ConnectionID, _ head: HTTPResponseHead, now: Instant, _ effects: inout Effects<Self>) {
         guard case .engineIO(let version, _) = self.attempt.framing else { return }
         if let endpoint = self.upgradeEndpoint { self.cookies.store(head.headers, from: endpoint, now: now) }
-        effects.commands.append(.send(id, EngineIOPacket(.ping, Self.probe).webSocketMessage(version)))
+        effects.commands.append(.send(id, EngineIOPacket(.ping, Self.probe).transportMessage(version)))
     }
 
     /// A message has arrived on the WebSocket before the move.
@@ -127,7 +127,7 @@ extension PrimusSession {
         // The connection before has none to send, and this one neither.
         (self.isWritingPaused, self.flushDeadline) = (false, nil)
         self.connection.suspendHeartbeat(id, false, now: now)
-        self.send(EngineIOPacket(.upgrade).webSocketMessage(version), on: id, now: now, &effects)
+        self.send(EngineIOPacket(.upgrade).transportMessage(version), on: id, now: now, &effects)
         // They were reported when they were written.
         for message in moving.unsent { effects.commands.append(.send(id, message)) }
         for message in moving.held { self.send(message, on: id, now: now, &effects) }

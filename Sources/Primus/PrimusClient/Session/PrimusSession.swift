@@ -557,7 +557,12 @@ package struct PrimusSession: ConfigurableSession {
     }
 
     package mutating func timeout(now: Instant, _ effects: inout Effects<Self>) {
-        if let deadline = self.connection.nextDeadline, deadline <= now { self.connectionTimeout(now: now, &effects) }
+        if let deadline = self.connection.nextDeadline, deadline <= now {
+            let id = self.connection.current
+            self.connectionTimeout(now: now, &effects)
+            // The limit of the attempt has begun anew.
+            if deadline.passedDuringStandstill(now: now), id != nil, self.connection.current == id { self.attempt.timeBegan = now }
+        }
         if let deadline = self.attempt.specLimit?.deadline, deadline <= now { self.detectionTimeout(now: now, &effects) }
         if let deadline = self.attempt.questionDeadline, deadline <= now { self.askFirst(&effects) }
         if let deadline = self.kindDeadline, deadline <= now { self.kindTimeout(now: now, &effects) }

@@ -50,7 +50,7 @@ public struct PrimusConfiguration: Sendable {
     /// another value.
     package var probeTimeout = Duration.seconds(10)
     /// Receives what the client's connections over HTTP do, as a `TracingTransport` reports it for WebSockets. A client keeps it for life.
-    package var httpConnectionTrace: ConnectionTrace? { didSet { self.kept = Kept() } }
+    package var messagesOverHTTPTrace: ConnectionTrace? { didSet { self.kept = Kept() } }
     /// How the client learns what the server speaks. The default is ``PrimusDetection/automatic``.
     public var detection = PrimusDetection.automatic
     /// The time limit for the server's specification. The default is 5 seconds.
@@ -146,7 +146,7 @@ public struct PrimusConfiguration: Sendable {
         guard !self.keeps(old) else { return }
         (self.customTransformer, self.customParser) = (old.customTransformer, old.customParser)
         (self.transforms, self.plugins, self.transports, self.log) = (old.transforms, old.plugins, old.transports, old.log)
-        self.httpConnectionTrace = old.httpConnectionTrace
+        self.messagesOverHTTPTrace = old.messagesOverHTTPTrace
         self.kept = old.kept
     }
 

@@ -125,7 +125,10 @@ struct PrimusServerMachine: EmbeddedServerMachine {
         return true
     }
 
-    mutating func releasePlace() { self.reservedPlaces -= 1 }
+    mutating func releasePlace() {
+        assert(self.reservedPlaces > 0, "a place is released that wasn't reserved")
+        self.reservedPlaces -= 1
+    }
 
     /// A client that has a place is connected: the listener accepted a WebSocket for this request, or the request opens a session over HTTP.
     mutating func accepted(

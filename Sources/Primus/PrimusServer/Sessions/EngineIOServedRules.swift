@@ -73,7 +73,7 @@ struct EngineIOServedRules: ServedHTTPMessagesRules {
 
     /// The answer to a poll with packets that have no content.
     static func answer(_ kinds: EngineIOPacket.Kind..., version: EngineIOVersion) -> HTTPResponse {
-        let packets = kinds.map { EngineIOPacket($0).webSocketMessage(version) }
+        let packets = kinds.map { EngineIOPacket($0).transportMessage(version) }
         return HTTPResponse(Self.head, body: EngineIOPayload.encode(packets[...], EngineIOPayloadFormat(version)).body)
     }
 

@@ -281,7 +281,7 @@ final class EngineIOServedSession: ServedRequests, MessageEvents, TimerClient {
                 guard case .probing(var candidate) = session.state, candidate.id == id else { return nil }
                 candidate.isProbed = true
                 session.state = .probing(candidate)
-                candidate.connection.enqueue(EngineIOPacket(.pong, "probe").webSocketMessage(self.version))
+                candidate.connection.enqueue(EngineIOPacket(.pong, "probe").transportMessage(self.version))
                 return candidate.connection
             }
             connection?.flush()

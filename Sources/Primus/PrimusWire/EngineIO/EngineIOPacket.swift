@@ -43,7 +43,7 @@ package struct EngineIOPacket: Hashable, Sendable {
     // MARK: WebSocket
 
     /// Returns the packet as a message of a WebSocket.
-    package func webSocketMessage(_ version: EngineIOVersion) -> TransportMessage {
+    package func transportMessage(_ version: EngineIOVersion) -> TransportMessage {
         guard self.isBinary else {
             var bytes: [UInt8] = []
             bytes.reserveCapacity(self.bytes.count + 1)

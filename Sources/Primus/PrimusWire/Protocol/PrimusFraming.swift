@@ -137,7 +137,7 @@ package enum PrimusFraming: Hashable, Sendable {
     package func messages(_ packets: [TransportMessage]) -> [TransportMessage] {
         switch self {
         case .plain: return packets
-        case .engineIO(let version, _): return packets.map { EngineIOPacket($0).webSocketMessage(version) }
+        case .engineIO(let version, _): return packets.map { EngineIOPacket($0).transportMessage(version) }
         case .sockJS(let side):
             guard !packets.isEmpty else { return [] }
             let texts = packets.map { String(decoding: $0.bytes, as: UTF8.self) }
@@ -148,7 +148,7 @@ package enum PrimusFraming: Hashable, Sendable {
     /// The message that opens a session; `nil` where none does.
     package func opening(_ handshake: EngineIOHandshake) -> TransportMessage? {
         switch self {
-        case .engineIO(let version, .server): handshake.packet.webSocketMessage(version)
+        case .engineIO(let version, .server): handshake.packet.transportMessage(version)
         case .sockJS(.server): TransportMessage(.text, SockJSFrame.open.bytes)
         case .plain, .engineIO, .sockJS: nil
         }
@@ -156,12 +156,12 @@ package enum PrimusFraming: Hashable, Sendable {
 
     /// The message of engine.io that pings the peer; `nil` for other framings.
     package func ping(_ text: String = "") -> TransportMessage? {
-        if case .engineIO(let version, _) = self { EngineIOPacket(.ping, text).webSocketMessage(version) } else { nil }
+        if case .engineIO(let version, _) = self { EngineIOPacket(.ping, text).transportMessage(version) } else { nil }
     }
 
     /// The message of engine.io that answers a ping; `nil` for other framings.
     package func pong(_ text: String) -> TransportMessage? {
-        if case .engineIO(let version, _) = self { EngineIOPacket(.pong, text).webSocketMessage(version) } else { nil }
+        if case .engineIO(let version, _) = self { EngineIOPacket(.pong, text).transportMessage(version) } else { nil }
     }
 
     /// The message that ends a session on purpose, before the WebSocket is closed; `nil` where there is none.

@@ -205,7 +205,7 @@ final class SocketConnection: MessageConnection {
     // MARK: Called by the delegate of the socket
 
     /// Whether the events of a socket belong to this connection.
-    func isConnected(over socket: AnySocket) -> Bool { self.use.map { $0.socket === (socket as AnyObject) } ?? false }
+    func isConnected(over socket: any WebSocketConnection) -> Bool { self.use.map { $0.socket === (socket as AnyObject) } ?? false }
 
     /// Whether messages arrive without the delegate.
     var isDirect: Bool { self.directUse != nil }

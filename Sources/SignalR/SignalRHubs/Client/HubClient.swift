@@ -557,7 +557,7 @@ extension HubConfiguration {
     /// The environment of a driver: how to connect, and how to perform the session's work.
     fileprivate func dependencies(_ cookies: RedirectingHTTP.Cookies) -> SessionDriver<HubSession>.Dependencies {
         let (transports, http, coder, log) = (self.transports, self.transports.http, self.hubProtocol.coder, self.log)
-        let (source, subsystem, trace) = (self.accessTokenSource, "signalr", self.httpConnectionTrace)
+        let (source, subsystem, trace) = (self.accessTokenSource, "signalr", self.messagesOverHTTPTrace)
         return .init(
             connect: { request, id, events, driver in
                 switch request {

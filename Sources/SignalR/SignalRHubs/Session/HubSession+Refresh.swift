@@ -11,7 +11,7 @@ extension HubSession {
     /// A refresh in progress.
     struct Refresh: Sendable {
         var work: WorkID
-        var deadline: Instant
+        var limit: PatientLimit
         /// The token that the server is asked to accept.
         var token: String?
         /// The callers that wait for the result.
@@ -45,10 +45,10 @@ extension HubSession {
         return .seconds(min(seconds, 100 * 365 * 86400))
     }
 
-    var refreshDeadline: Instant? { .earliest(self.refreshAt, self.refresh?.deadline) }
+    var refreshDeadline: Instant? { .earliest(self.refreshAt, self.refresh?.limit.deadline) }
 
     mutating func refreshTimeout(now: Instant, _ effects: inout Effects<Self>) {
-        if let refresh, refresh.deadline <= now {
+        if let refresh, self.refresh?.limit.hasPassed(now: now) == true {
             self.works.cancel(refresh.work, &effects)
             let message = "The authentication wasn't refreshed within \(self.options.connectTimeout). Check the server."
             self.refreshed(.failure(HubError(.timedOut, message)), &effects)
@@ -70,8 +70,8 @@ extension HubSession {
             self.options.accessToken == nil
             ? self.requestRefresh(token: nil, &effects)
             : self.works.start(.accessToken(self.options.accessToken), for: .tokenForRefresh, &effects)
-        let deadline = now.advanced(by: max(.nanoseconds(1), self.options.connectTimeout))
-        self.refresh = Refresh(work: work, deadline: deadline, isAutomatic: isAutomatic)
+        let limit = PatientLimit(max(.nanoseconds(1), self.options.connectTimeout), now: now)
+        self.refresh = Refresh(work: work, limit: limit, isAutomatic: isAutomatic)
     }
 
     /// The endpoint of the request: the application's endpoint, also if a negotiation redirected to another one.

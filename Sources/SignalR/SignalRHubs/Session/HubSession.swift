@@ -110,7 +110,7 @@ package struct HubSession: ConfigurableSession {
     enum Fallback: Hashable, Sendable {
         /// The end of the attempt.
         case none
-        /// Another transport. The server has until this time to accept the present one.
+        /// Another transport. The server has this time to accept the present one.
         case available(PatientLimit)
         /// It has failed, and the negotiation for the next one begins.
         case begins

@@ -93,7 +93,7 @@ public struct HubConfiguration: Sendable {
     package var accessTokenSource = HubAccessTokenSource.closure("accessToken")
 
     /// Receives what the client's connections over HTTP do, as a `TracingTransport` reports it for WebSockets. A client keeps it for life.
-    package var httpConnectionTrace: ConnectionTrace? { didSet { self.kept = Kept() } }
+    package var messagesOverHTTPTrace: ConnectionTrace? { didSet { self.kept = Kept() } }
 
     /// Identifies the values that a client keeps for life, which can't be compared. Configurations with the same object have the same ones.
     private final class Kept: Sendable {}

@@ -110,9 +110,14 @@ extension SignalRServerMachine {
 
     /// The listener has no connection for a WebSocket that was accepted.
     mutating func abandoned(_ admission: Admission) {
-        self.admissionCount -= 1
+        self.endAdmission()
         // An open connection, which would have been resumed, remains.
         if let token = admission.token, case .opening? = self.negotiations[token]?.state { self.negotiations[token] = nil }
+    }
+
+    private mutating func endAdmission() {
+        assert(self.admissionCount > 0, "an admission ends twice")
+        self.admissionCount -= 1
     }
 
     private mutating func startOpening(_ key: ByteString, _ transport: HubTransport) {
@@ -124,7 +129,7 @@ extension SignalRServerMachine {
     ///
     /// - Returns: `false` if its negotiation is forgotten. The caller closes the connection.
     mutating func connected(_ admission: Admission, _ id: ConnectionID, now: Instant, _ effects: inout Effects<Self>) -> Bool {
-        self.admissionCount -= 1
+        self.endAdmission()
         guard let token = admission.token else {
             let negotiation = Negotiation(hub: admission.hub, connectionID: self.generator.makeID(), allowsResuming: false)
             self.insert(self.connection(.webSockets, negotiation, token: nil, admission.userID, admission.request, now: now), id)

@@ -12,6 +12,18 @@ struct ListenerUpgradeTests {
 
     private static func frame(_ text: String) -> [UInt8] { [0x81, 0x80 | UInt8(text.utf8.count), 0, 0, 0, 0] + Array(text.utf8) }
 
+    /// The acceptor of a decision that comes too late.
+    private struct LateAcceptor: UpgradeAcceptor {
+        let log: Log<String>
+
+        func connected(_ connection: any MessageConnection, id: ConnectionID) -> any MessageEvents {
+            Issue.record("the decision came too late")
+            return SocketEvents()
+        }
+
+        func abandoned() { self.log.add("late") }
+    }
+
     /// A handler that adds the responders of all upgrades to a log.
     private static func handler(_ responders: Log<UpgradeResponder>) -> TestHandler {
         TestHandler(decide: { _ in .later { responders.add($0) } })
@@ -67,7 +79,7 @@ struct ListenerUpgradeTests {
             client.send("\(Self.upgrade)\r\n")
             let responder = try #require(await responders.wait(1).first)
             responder.reject(HTTPResponse(status: 401))
-            responder.accept()
+            responder.accept(to: LateAcceptor(log: handler.abandonments))
             responder.reject(HTTPResponse(status: 402))
             responder.onCancel { Issue.record("the decision was made") }
             client.request("/next")
@@ -92,7 +104,7 @@ struct ListenerUpgradeTests {
             await expectEqual(client.text(until: "\r\n\r\n").status, 503)
             await cancelled.wait(1)
             // A decision that comes too late has no effect.
-            responders.entries.first?.accept()
+            responders.entries.first?.accept(to: LateAcceptor(log: handler.abandonments))
             client.request("/next")
             await client.text(until: "GET /next ")
             client.close()

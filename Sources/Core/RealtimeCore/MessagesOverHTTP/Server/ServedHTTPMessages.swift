@@ -1,6 +1,6 @@
 import RealtimeSystem
 
-/// A server's connection over HTTP requests, which a driver and a fault injector use as any other connection. It performs the commands of an
+/// A server's connection over HTTP requests, which a driver and a fault injector use as any other connection. It performs the commands of a
 /// ``ServedHTTPMessagesMachine``.
 ///
 /// The owner finds the connection of a request, for example by an ID in its address, and passes the request to

@@ -110,7 +110,7 @@ struct PrimusClientOptions: Sendable {
         configuration.transformer = self.transformer
         configuration.parser = self.parser
         self.transport?.apply(to: &configuration)
-        configuration.httpConnectionTrace = { connections.trace($0, $1) }
+        configuration.messagesOverHTTPTrace = { connections.trace($0, $1) }
         let plugins: [(PrimusPluginSet, any PrimusPlugin)] = [
             (.emitter, .emitter), (.emit, .emit), (.multiplex, .multiplex), (.substream, .substream), (.responder, .responder),
         ]

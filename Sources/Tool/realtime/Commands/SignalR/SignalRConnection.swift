@@ -110,7 +110,7 @@ struct SignalRConnection: Sendable {
         if self.isStateful { configuration.statefulReconnect = HubStatefulReconnect() }
         // A value takes about 75 times as much memory while it is shown as JSON, because a value of MessagePack can have one byte.
         if self.format == .messagePack { configuration.messageLimit = 2 << 20 }
-        configuration.httpConnectionTrace = { connections.trace($0, $1) }
+        configuration.messagesOverHTTPTrace = { connections.trace($0, $1) }
         configuration.headers = self.client.headers
         configuration.accessTokenSource = .value(self.client.nameOfToken)
         if let token = try await self.client.token?.load() { configuration.accessToken = { token } }
