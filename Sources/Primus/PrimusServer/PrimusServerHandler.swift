@@ -142,11 +142,9 @@ final class PrimusServerHandler: ListenerHandler {
             } decided: { rejection in
                 if let rejection { return responder.reject(rejection) }
                 switch self.webSocket(of: request, rest) {
-                case .success(.session(let session, let sid)):
-                    responder.accept(to: SessionAcceptor(handler: self, session: session, sid: sid))
-                case .success(.client(let framing)):
-                    if let rejection = self.reservePlace() { return responder.reject(rejection) }
-                    responder.accept(to: ClientAcceptor(handler: self, framing: framing, request: request))
+                case .success(let webSocket):
+                    if case .client = webSocket, let rejection = self.reservePlace() { return responder.reject(rejection) }
+                    responder.accept(to: Acceptor(handler: self, webSocket: webSocket, request: request))
                 case .failure(.notFound): responder.reject(Self.notFound)
                 // As the original, which answers to a WebSocket with the text alone.
                 case .failure(.engineIO(let refusal)): responder.reject(Self.text(refusal.status, refusal.message, type: "text/html"))
@@ -199,40 +197,36 @@ final class PrimusServerHandler: ListenerHandler {
         }
     }
 
-    /// Takes the WebSocket of a client that has a place.
-    private struct ClientAcceptor: UpgradeAcceptor {
+    /// Takes the WebSocket of a client that has a place, or of a session.
+    private struct Acceptor: UpgradeAcceptor {
         let handler: PrimusServerHandler
-        let framing: PrimusFraming
+        let webSocket: WebSocket
         let request: HTTPRequestHead
 
         var messageLimit: Int? { self.handler.configuration.messageLimit }
 
         func connected(_ connection: any MessageConnection, id: ConnectionID) -> any MessageEvents {
-            let connections = self.handler.connections
-            guard case .sockJS = self.framing else {
-                return connections.adopt(connection, id: id) { machine, _, _ in machine.accepted(id, self.framing, self.request) }
+            switch self.webSocket {
+            case .client(let framing): return self.handler.adopt(connection, id: id, framing, self.request)
+            case .session(let session, let sid):
+                self.handler.unreadSessions.withLock { $0.remove(ByteString(sid)) }
+                session.upgrade(connection, id: id)
+                return session
             }
-            let divided = DividedConnection(connection, id, SockJSMessageDivider(), time: self.handler.time)
-            divided.start(connections.adopt(divided, id: id) { machine, _, _ in machine.accepted(id, self.framing, self.request) })
-            return divided
         }
 
-        func abandoned() { self.handler.releasePlace() }
+        func abandoned() { if case .client = self.webSocket { self.handler.releasePlace() } }
     }
 
-    /// Takes the WebSocket to which a session moves.
-    private struct SessionAcceptor: UpgradeAcceptor {
-        let handler: PrimusServerHandler
-        let session: EngineIOServedSession
-        let sid: String
-
-        var messageLimit: Int? { self.handler.configuration.messageLimit }
-
-        func connected(_ connection: any MessageConnection, id: ConnectionID) -> any MessageEvents {
-            self.handler.unreadSessions.withLock { $0.remove(ByteString(self.sid)) }
-            self.session.upgrade(connection, id: id)
-            return self.session
+    private func adopt(
+        _ connection: any MessageConnection, id: ConnectionID, _ framing: PrimusFraming, _ request: HTTPRequestHead
+    ) -> any MessageEvents {
+        guard case .sockJS = framing else {
+            return self.connections.adopt(connection, id: id) { machine, _, _ in machine.accepted(id, framing, request) }
         }
+        let divided = DividedConnection(connection, id, SockJSMessageDivider(), time: self.time)
+        divided.start(self.connections.adopt(divided, id: id) { machine, _, _ in machine.accepted(id, framing, request) })
+        return divided
     }
 
     /// Only a client of a session sends messages in requests.
